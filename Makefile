@@ -1,0 +1,53 @@
+# keepstep: everything a developer runs. `make help` lists it.
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test test-unit lint format bench crash build clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): setup.cfg pyproject.toml
+	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing keepstep and its tools into $(VENV) ..."
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=23' 'setuptools>=77'
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(STAMP) ## the main job: 42 steps, a worker killed at step 34, an approval
+	@$(RUN)/keepstep demo
+
+dev: $(STAMP) ## PostgreSQL, Valkey, workers and Flower in the foreground
+	@$(RUN)/keepstep dev
+
+test: $(STAMP) ## every test under five minutes, on real servers
+	@$(RUN)/pytest -n $(JOBS) --dist loadgroup -m "not slow"
+
+test-unit: $(STAMP) ## the pure tests only
+	@$(RUN)/pytest tests/unit
+
+lint: $(STAMP) ## ruff, mypy (strict) and the import contracts
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports --config setup.cfg
+
+format: $(STAMP) ## let ruff rewrite the code
+	@$(RUN)/ruff format .
+	@$(RUN)/ruff check --fix .
+
+bench: $(STAMP) ## recovery times and throughput, as tables
+	@$(RUN)/python -m benchmarks
+
+crash: $(STAMP) ## the crash tests, long ones included
+	@$(RUN)/pytest tests/crash -n $(JOBS) --dist loadgroup
+
+build: $(STAMP) ## wheel and sdist into dist/
+	@$(RUN)/python -m build --outdir dist .
+
+clean: ## remove what was built; keeps .venv and .keepstep
+	@rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
