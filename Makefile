@@ -34,7 +34,7 @@ lint: $(STAMP) ## ruff, mypy (strict) and the import contracts
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
-	@$(RUN)/lint-imports --config setup.cfg
+	@$(RUN)/lint-imports setup.cfg
 
 format: $(STAMP) ## let ruff rewrite the code
 	@$(RUN)/ruff format .

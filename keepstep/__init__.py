@@ -1,0 +1,57 @@
+"""keepstep: durable workflow steps on the Celery, Redis and PostgreSQL that you already run."""
+
+from keepstep._version import __version__
+from keepstep.steps import errors
+from keepstep.steps.approval import Approval
+from keepstep.steps.call import Call
+from keepstep.steps.errors import (
+    AlreadyDecided,
+    BadPayload,
+    BadState,
+    BadThreadId,
+    BrokerUnavailable,
+    CaseConflict,
+    CaseFinished,
+    DatabaseUnavailable,
+    DefinitionError,
+    KeepstepError,
+    NotDone,
+    StartPending,
+    UnknownCase,
+    UnknownWorkflow,
+    WaitTimeout,
+)
+from keepstep.steps.outcome import fail, finish, goto, sleep, wait_for
+from keepstep.steps.retry import Retry
+from keepstep.steps.workflow import Workflow
+from keepstep.workers.client import Client
+
+__all__ = [
+    "AlreadyDecided",
+    "Approval",
+    "BadPayload",
+    "BadState",
+    "BadThreadId",
+    "BrokerUnavailable",
+    "Call",
+    "CaseConflict",
+    "CaseFinished",
+    "Client",
+    "DatabaseUnavailable",
+    "DefinitionError",
+    "KeepstepError",
+    "NotDone",
+    "Retry",
+    "StartPending",
+    "UnknownCase",
+    "UnknownWorkflow",
+    "WaitTimeout",
+    "Workflow",
+    "__version__",
+    "errors",
+    "fail",
+    "finish",
+    "goto",
+    "sleep",
+    "wait_for",
+]

@@ -1,0 +1,1 @@
+"""Settings, Celery's options and logging; the only place that reads the environment."""

@@ -1,0 +1,98 @@
+"""Claim: take the lease of a case's next step, and load what the step needs, in one statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from keepstep.checkpoint import codec
+from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.ring import Delivery
+from keepstep.checkpoint.sql import hot
+from keepstep.steps.errors import CheckpointDamaged
+from keepstep.steps.state import JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimant:
+    """Who claims. owner: its node. executor: its process, "pid:start". known: schema versions by workflow, as JSON."""
+
+    owner: UUID
+    executor: str
+    known: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A leased attempt. state: None when `damage` says why it can't be loaded. elapsed: seconds at this step."""
+
+    delivery: Delivery
+    lease: UUID
+    claimant: Claimant
+    workflow: str
+    thread_id: str
+    run: UUID
+    step: str
+    timeout: float
+    attempt: int
+    failures: int
+    schema_version: int
+    weight: int
+    deadline: datetime
+    elapsed: float
+    state: JSON | None
+    damage: CheckpointDamaged | None
+
+
+def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim | None:
+    """Take the lease. None: stale, a duplicate, paused, taken, or too new for this worker; nothing was changed.
+
+    Repeating it with the same lease is safe: a claim whose reply was lost recognises itself.
+    """
+    row = db.one(
+        hot.CLAIM,
+        {
+            "id": delivery.case,
+            "seq": delivery.seq,
+            "lease": lease,
+            "owner": claimant.owner,
+            "executor": claimant.executor,
+            "known": claimant.known,
+        },
+    )
+    return None if row is None else _claim(row, delivery, claimant, lease)
+
+
+def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim:
+    state, damage = _load(row.chain, delivery.seq)
+    return Claim(
+        delivery=delivery,
+        lease=lease,
+        claimant=claimant,
+        workflow=row.workflow,
+        thread_id=row.thread_id,
+        run=row.run,
+        step=row.step,
+        timeout=row.timeout,
+        attempt=row.attempt,
+        failures=row.failures,
+        schema_version=row.schema_version,
+        weight=row.weight,
+        deadline=row.deadline,
+        elapsed=row.elapsed,
+        state=state,
+        damage=damage,
+    )
+
+
+def _load(chain: str | None, seq: int) -> tuple[JSON | None, CheckpointDamaged | None]:
+    try:
+        links: list[list[Any]] = codec.decode(chain) if chain else []
+        return assemble(links, seq), None
+    except CheckpointDamaged as error:
+        return None, error
+    except ValueError as error:
+        return None, CheckpointDamaged(f"the stored JSON can't be read: {error}")

@@ -1,0 +1,21 @@
+"""JSON text as it is stored: compact, Unicode kept, NaN refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def encode(value: Any) -> str:
+    """JSON text for a `json` column. ValueError on NaN and infinities: they are refused by name before this."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def encode_or_none(value: Any) -> str | None:
+    """As `encode`, with None as SQL's NULL."""
+    return None if value is None else encode(value)
+
+
+def decode(text: str) -> Any:
+    """The value of stored JSON text."""
+    return json.loads(text)

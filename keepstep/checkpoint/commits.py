@@ -1,0 +1,148 @@
+"""Commit: carry out a decision by one statement, fenced by the lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from keepstep.checkpoint import codec
+from keepstep.checkpoint.chain import Link, link
+from keepstep.checkpoint.claims import Claim
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.ring import Ring
+from keepstep.checkpoint.sql import hot
+from keepstep.steps.decide import Decision, Wait
+from keepstep.steps.workflow import Target
+
+_OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": "failed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """A decision that was carried out. ring: the message to send now, if the next step is to run at once."""
+
+    ring: Ring | None = None
+
+
+def weigh(claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: bool = False) -> Link | None:
+    """What the checkpoint will store, None if it writes none; StateTooLarge before anything is written."""
+    if decision.state is None or claim.state is None:
+        return None
+    return link(claim.state, decision.state, claim.weight, max_bytes=max_state_bytes, snapshot=snapshot)
+
+
+def commit(
+    db: Database, claim: Claim, decision: Decision, stored: Link | None, *, version: int, took: float
+) -> Committed | None:
+    """Write the checkpoint and advance the head, or end the attempt otherwise. None: the lease was lost.
+
+    stored: what `weigh` said. version: the state's schema version. took: seconds since the claim. Repeating it is
+    safe: a commit whose reply was lost is recognised by its lease.
+    """
+    fence = {"id": claim.delivery.case, "lease": claim.lease}
+    if stored is None:
+        row = db.one(hot.FAIL if decision.move == "fail" else hot.SET_ASIDE, fence | _set_aside(claim, decision))
+        if row is None and db.one(hot.ENDED, fence | {"seq": claim.delivery.seq}) is None:
+            return None
+        return Committed()
+    params = fence | _checkpoint(claim, decision, stored, version, took)
+    if decision.move == "complete":
+        row = db.one(hot.COMPLETE, params)
+    elif decision.wait is not None:
+        row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, decision.wait.timeout) | _wait(decision.wait))
+    else:
+        row = db.one(hot.COMMIT, params | _target(decision.target, decision.delay))
+    if row is None and db.one(hot.LANDED, fence | {"seq": claim.delivery.seq}) is None:
+        return None
+    paused = row is not None and row.paused
+    return Committed(ring=None if paused else _ring(claim, decision))
+
+
+def record_late(db: Database, claim: Claim, decision: Decision) -> None:
+    """Keep the trace of a result that came after its lease was lost."""
+    error = {"move": decision.move, "target": decision.target and decision.target.step, **decision.error}
+    db.run(
+        hot.RECORD_LATE,
+        {
+            "id": claim.delivery.case,
+            "seq": claim.delivery.seq,
+            "ran": claim.step,
+            "attempt": claim.attempt,
+            "lease": claim.lease,
+            "owner": claim.claimant.owner,
+            "error": codec.encode(error),
+        },
+    )
+
+
+def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, took: float) -> dict[str, Any]:
+    return {
+        "ran": claim.step,
+        "status": str(decision.status),
+        "target": decision.target and decision.target.step,
+        "attempt": claim.attempt,
+        "owner": claim.claimant.owner,
+        "schema_version": version,
+        "is_snapshot": stored.is_snapshot,
+        "payload": stored.payload,
+        "weight": stored.weight,
+        "took": took,
+    }
+
+
+def _target(target: Target | None, delay: float | None) -> dict[str, Any]:
+    return {
+        "queue": target and target.queue,
+        "timeout": target and target.timeout,
+        "in_doubt": target and target.in_doubt,
+        "delay": delay,
+    }
+
+
+def _wait(wait: Wait) -> dict[str, Any]:
+    return {
+        "wait_name": wait.name,
+        "into_field": wait.into,
+        "then_target": encode_target(wait.then),
+        "payload_schema": codec.encode_or_none(wait.schema),
+        "prompt": codec.encode_or_none(wait.prompt),
+        "on_timeout": encode_target(wait.on_timeout),
+    }
+
+
+def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:
+    return {
+        "status": str(decision.status),
+        "failed": int(decision.move == "back_off"),
+        "deferred": int(decision.move == "defer"),
+        "delay": decision.delay,
+        "error": codec.encode(decision.error),
+        "outcome": _OUTCOMES[decision.move],
+        "owner": claim.claimant.owner,
+    }
+
+
+def _ring(claim: Claim, decision: Decision) -> Ring | None:
+    if decision.move != "advance" or decision.target is None:
+        return None
+    return Ring.to(
+        decision.target,
+        case=claim.delivery.case,
+        seq=claim.delivery.seq + 1,
+        workflow=claim.workflow,
+        thread_id=claim.thread_id,
+    )
+
+
+def encode_target(target: Target | None) -> str | None:
+    """A target as JSON, for a wait: the node that goes on may not have the step's code."""
+    if target is None:
+        return None
+    return codec.encode(
+        {"step": target.step, "queue": target.queue, "timeout": target.timeout, "in_doubt": target.in_doubt}
+    )
+
+
+def decode_target(text: str | None) -> Target | None:
+    """The target of stored JSON."""
+    return None if text is None else Target(**codec.decode(text))

@@ -1,0 +1,122 @@
+"""The way to PostgreSQL: one engine a process, made when first used, never shared across a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg2.extras
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.pool import QueuePool
+
+from keepstep.config.settings import without_password
+from keepstep.steps.errors import DatabaseUnavailable
+
+psycopg2.extras.register_uuid()
+
+Row = sa.Row[Any]
+
+
+class Database:
+    """Runs statements: each alone in autocommit, or several in one transaction.
+
+    pool_size: connections kept and, at the most, open. A connection is held for the length of one statement or
+    transaction only, never while a step runs.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 5, application_name: str = "keepstep"):
+        self.url, self._pool_size, self._name = url, pool_size, application_name
+        self._engine: sa.Engine | None = None
+        self._pid: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> sa.Engine:
+        """This process's engine; a child that inherited its parent's makes its own."""
+        if self._engine is None or self._pid != os.getpid():
+            with self._lock:
+                if self._engine is not None and self._pid != os.getpid():
+                    self._engine.dispose(close=False)  # the sockets are the parent's
+                    self._engine = None
+                if self._engine is None:
+                    self._engine = self._make()
+                    self._pid = os.getpid()
+        return self._engine
+
+    def _make(self) -> sa.Engine:
+        return sa.create_engine(
+            self.url,
+            poolclass=QueuePool,
+            pool_size=self._pool_size,
+            max_overflow=0,
+            isolation_level="AUTOCOMMIT",
+            connect_args={
+                "connect_timeout": 5,
+                "application_name": self._name,
+                # a peer that vanished is noticed within seconds, not hours
+                "keepalives_idle": 5,
+                "keepalives_interval": 2,
+                "keepalives_count": 3,
+                "tcp_user_timeout": 15000,
+            },
+        )
+
+    def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
+        """Run one statement in a transaction of its own; its first row."""
+        with self.connect() as connection:
+            return connection.execute(statement, params).first()
+
+    def all(self, statement: sa.Executable, params: Mapping[str, Any] | None = None) -> list[Row]:
+        """Run one statement in a transaction of its own; all its rows."""
+        with self.connect() as connection:
+            return list(connection.execute(statement, params or {}).all())
+
+    def run(self, statement: sa.Executable, params: Mapping[str, Any]) -> int:
+        """Run one statement in a transaction of its own; how many rows it changed."""
+        with self.connect() as connection:
+            return connection.execute(statement, params).rowcount
+
+    @contextmanager
+    def connect(self) -> Iterator[sa.Connection]:
+        """A connection in autocommit."""
+        with self._translated(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """A READ COMMITTED transaction, committed when the block ends without an error."""
+        with self._translated(), self.engine.connect() as connection:
+            connection = connection.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            if not is_connection_lost(error):
+                raise
+            reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+            raise DatabaseUnavailable(
+                f"PostgreSQL at {without_password(self.url)} can't be reached: {reason}"
+            ) from error
+
+    def dispose(self) -> None:
+        """Close the connections of this process."""
+        if self._engine is not None:
+            self._engine.dispose(close=self._pid == os.getpid())
+            self._engine = None
+
+
+def is_connection_lost(error: DBAPIError) -> bool:
+    """Whether the connection, not the statement, was at fault: worth trying again on a new one."""
+    if error.connection_invalidated or isinstance(error, InterfaceError):
+        return True
+    code = getattr(error.orig, "pgcode", None)
+    # class 08: connection exceptions; 57P01-57P03: shutting down, crashed, starting; 53300: too many connections
+    return code is None or code[:2] == "08" or code in ("57P01", "57P02", "57P03", "53300")

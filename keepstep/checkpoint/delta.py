@@ -1,0 +1,114 @@
+"""What a step changed, as RFC 6902 JSON Patch operations: add, remove, replace; appended list items as appends.
+
+https://www.rfc-editor.org/rfc/rfc6902 and, for the paths, https://www.rfc-editor.org/rfc/rfc6901
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from keepstep.steps.errors import CheckpointDamaged
+
+Operation = dict[str, Any]
+
+DELTA_OVERHEAD = 800
+"""Bytes that a delta weighs besides its own: applying many small ones is what makes loading slow."""
+
+
+def diff(before: Any, after: Any, path: str = "") -> list[Operation]:
+    """The operations that turn `before` into `after`; none if they are the same JSON."""
+    if _same(before, after):
+        return []
+    if isinstance(before, dict) and isinstance(after, dict):
+        return _diff_objects(before, after, path)
+    if isinstance(before, list) and isinstance(after, list):
+        return _diff_lists(before, after, path)
+    return [{"op": "replace", "path": path, "value": after}]
+
+
+def apply(state: Any, operations: list[Operation]) -> Any:
+    """The state after the operations. The state given may be changed; CheckpointDamaged if one doesn't fit."""
+    for operation in operations:
+        try:
+            state = _apply_one(state, operation)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise CheckpointDamaged(f"the stored change {_short(operation)} doesn't apply: {error!r}") from None
+    return state
+
+
+def _diff_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[Operation]:
+    operations: list[Operation] = [{"op": "remove", "path": _join(path, k)} for k in before if k not in after]
+    for key, value in after.items():
+        if key in before:
+            operations += diff(before[key], value, _join(path, key))
+        else:
+            operations.append({"op": "add", "path": _join(path, key), "value": value})
+    return operations
+
+
+def _diff_lists(before: list[Any], after: list[Any], path: str) -> list[Operation]:
+    kept = min(len(before), len(after))
+    if _same(before[:kept], after[:kept]):
+        appended = [{"op": "add", "path": f"{path}/-", "value": item} for item in after[kept:]]
+        removed = [{"op": "remove", "path": f"{path}/{i}"} for i in range(len(before) - 1, kept - 1, -1)]
+        return appended or removed
+    whole = [{"op": "replace", "path": path, "value": after}]
+    if len(before) != len(after):
+        return whole
+    inner = [op for i, (x, y) in enumerate(zip(before, after, strict=True)) for op in diff(x, y, f"{path}/{i}")]
+    return inner if len(json.dumps(inner)) < len(json.dumps(whole)) else whole
+
+
+def _apply_one(state: Any, operation: Operation) -> Any:
+    kind, path = operation["op"], operation["path"]
+    if kind not in ("add", "remove", "replace"):
+        raise ValueError(f"unknown operation {kind!r}")
+    if path == "":
+        if kind == "remove":
+            raise ValueError("the root can't be removed")
+        return copy.deepcopy(operation["value"])
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+    place = state
+    for part in parents:
+        place = place[int(part)] if isinstance(place, list) else place[part]
+    if isinstance(place, list):
+        _apply_to_list(place, kind, last, operation)
+    elif kind == "add":
+        place[last] = copy.deepcopy(operation["value"])
+    elif kind == "replace":
+        place[last]
+        place[last] = copy.deepcopy(operation["value"])
+    else:
+        del place[last]
+    return state
+
+
+def _apply_to_list(place: list[Any], kind: str, last: str, operation: Operation) -> None:
+    if kind == "add" and last == "-":
+        place.append(copy.deepcopy(operation["value"]))
+        return
+    index = int(last)
+    if not 0 <= index < len(place) + (kind == "add"):
+        raise IndexError(last)
+    if kind == "add":
+        place.insert(index, copy.deepcopy(operation["value"]))
+    elif kind == "replace":
+        place[index] = copy.deepcopy(operation["value"])
+    else:
+        del place[index]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal as JSON, in which 1, 1.0 and true are three values (in Python they are equal)."""
+    return bool(a == b) and json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _short(operation: Operation) -> str:
+    text = json.dumps(operation)
+    return text if len(text) < 120 else text[:117] + "..."

@@ -1,0 +1,95 @@
+"""The workers' main processes: appear, beat, be judged, leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from keepstep.checkpoint import codec
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.sql import nodes as sql
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One worker's main process. process: "pid:start". workflows: schema versions by name."""
+
+    id: UUID
+    host: str
+    host_id: str
+    process: str
+    queues: tuple[str, ...]
+    workflows: dict[str, int]
+    pool: str
+    concurrency: int
+    version: str
+
+    @property
+    def lock_key(self) -> int:
+        """The advisory lock's key: 63 bits of the id, so that it is never negative."""
+        return self.id.int & (2**63 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """Another node as a judge sees it. locked: somebody's session holds its lock."""
+
+    id: UUID
+    host_id: str
+    process: str
+    beat: int
+    lock_works: bool
+    locked: bool
+
+
+def lock(connection: sa.Connection, node: Node) -> bool:
+    """Take the node's lock on this session, for as long as the connection lives."""
+    return bool(connection.execute(sql.LOCK, {"lock_key": node.lock_key}).scalar())
+
+
+def beat(connection: sa.Connection, node: Node) -> int:
+    """Say that the node is alive; registers it if it is new or was taken for dead. The beat's number."""
+    row = connection.execute(sql.BEAT, {"id": node.id}).first()
+    if row is None:
+        connection.execute(sql.REGISTER, _columns(node))
+        row = connection.execute(sql.BEAT, {"id": node.id}).first()
+    return 0 if row is None else int(row.beat)
+
+
+def others(db: Database, me: UUID) -> list[Sighting]:
+    """All other nodes."""
+    return [
+        Sighting(
+            id=row.id,
+            host_id=row.host_id,
+            process=row.process,
+            beat=row.beat,
+            lock_works=row.lock_works,
+            locked=row.locked,
+        )
+        for row in db.all(sql.OTHERS, {"id": me})
+    ]
+
+
+def remove(db: Database, ids: Sequence[UUID]) -> int:
+    """Forget nodes that own no running case any more; how many."""
+    return db.run(sql.REMOVE, {"ids": list(ids)}) if ids else 0
+
+
+def _columns(node: Node) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "host": node.host,
+        "host_id": node.host_id,
+        "process": node.process,
+        "lock_key": node.lock_key,
+        "queues": codec.encode(list(node.queues)),
+        "workflows": codec.encode(node.workflows),
+        "pool": node.pool,
+        "concurrency": node.concurrency,
+        "version": node.version,
+    }

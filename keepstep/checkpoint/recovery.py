@@ -1,0 +1,157 @@
+"""The sweep's statements as functions: wake, ring again, recover, prune. All are safe to run on every node at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.ring import Delivery, Ring, rings
+from keepstep.checkpoint.sql import sweep
+
+Charge = Literal["crashes", "node_deaths", "failures", ""]
+
+OVERDUE_GRACE = 2.0
+"""Seconds past its deadline that an attempt has to say so itself, before the sweep takes it away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """rows: the most that one statement moves. max_crashes, max_node_deaths: from then on the case is held."""
+
+    rows: int
+    max_crashes: int
+    max_node_deaths: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """What a recovery did: the messages to send, and how many cases were held instead."""
+
+    rings: list[Ring]
+    held: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A running head. executor: the process that runs it, "pid:start", on the host `host_id`."""
+
+    case: UUID
+    lease: UUID
+    owner: UUID
+    executor: str
+    host_id: str
+
+
+def wake(db: Database, limits: Limits) -> list[Ring]:
+    """Queue the cases whose timer or back-off is over."""
+    return rings(db.all(sweep.WAKE, {"limit": limits.rows}))
+
+
+def overdue_queues(db: Database, limits: Limits) -> list[str]:
+    """The queues with cases that should have been claimed by now."""
+    return [row.queue for row in db.all(sweep.OVERDUE_QUEUES, {"limit": limits.rows})]
+
+
+def ring_again(db: Database, queues: Sequence[str], limits: Limits) -> list[Ring]:
+    """The overdue cases of these queues that some live node can load."""
+    if not queues:
+        return []
+    return rings(db.all(sweep.RING_AGAIN, {"queues": list(queues), "limit": limits.rows}))
+
+
+def look_again(db: Database, limits: Limits) -> int:
+    """Put off the running heads that were due and found in order."""
+    return db.run(sweep.LOOK_AGAIN, {"limit": limits.rows})
+
+
+def recover_nodes(db: Database, owners: Sequence[UUID], limits: Limits) -> Recovery:
+    """Take away what dead nodes were running. The step is not to blame."""
+    return _recover(db, sweep.RECOVER_NODES, limits, "node_deaths", "node_died", "its node died", owners=list(owners))
+
+
+def recover_executor(db: Database, owner: UUID, executor: str, limits: Limits) -> Recovery:
+    """Take away what a dead process of this node was running. The step is the suspect."""
+    return _recover(
+        db, sweep.RECOVER_EXECUTOR, limits, "crashes", "crashed", "its process died", owner=owner, executor=executor
+    )
+
+
+def recover_leases(
+    db: Database, running: Sequence[Running], limits: Limits, *, charge: Charge, outcome: str, message: str
+) -> Recovery:
+    """Take away these attempts, if they still hold their leases."""
+    if not running:
+        return Recovery(rings=[], held=0)
+    ids, leases = [r.case for r in running], [r.lease for r in running]
+    return _recover(db, sweep.RECOVER_LEASES, limits, charge, outcome, message, ids=ids, leases=leases)
+
+
+def recover_overdue(db: Database, limits: Limits) -> Recovery:
+    """Take away what is past its step's deadline."""
+    message = "it took longer than the step's timeout and did not come back"
+    return _recover(db, sweep.RECOVER_OVERDUE, limits, "failures", "timed_out", message, grace=OVERDUE_GRACE)
+
+
+def recover_unowned(db: Database, limits: Limits) -> Recovery:
+    """Take away what belongs to nodes that nobody knows any more."""
+    return _recover(db, sweep.RECOVER_UNOWNED, limits, "node_deaths", "node_died", "its node is gone")
+
+
+def running_here(db: Database, owner: UUID, limit: int) -> list[Running]:
+    """What a node is running, as the database sees it."""
+    rows = db.all(sweep.RUNNING_HERE, {"owner": owner, "limit": limit})
+    return [Running(case=r.id, lease=r.lease, owner=owner, executor=r.executor, host_id="") for r in rows]
+
+
+def who_runs(db: Database, delivery: Delivery) -> Running | None:
+    """The attempt that holds the lease which a claim was refused for."""
+    row = db.one(sweep.WHO_RUNS, {"id": delivery.case, "seq": delivery.seq})
+    if row is None:
+        return None
+    return Running(case=row.id, lease=row.lease, owner=row.owner, executor=row.executor, host_id=row.host_id)
+
+
+def overdue_waits(db: Database, limits: Limits) -> list[UUID]:
+    """Cases whose wait has passed its deadline."""
+    return [row.id for row in db.all(sweep.OVERDUE_WAITS, {"limit": limits.rows})]
+
+
+def undelivered(db: Database, limits: Limits) -> list[UUID]:
+    """Waiting cases that have a signal which a crash kept from being delivered."""
+    return [row.id for row in db.all(sweep.UNDELIVERED, {"limit": limits.rows})]
+
+
+def prune(db: Database, limit: int) -> int:
+    """Delete ended cases past their retention, with all that is theirs; how many."""
+    row = db.one(sweep.PRUNE, {"limit": limit})
+    return 0 if row is None else int(row[0])
+
+
+def retry(db: Database, case: UUID) -> Ring | None:
+    """Let a held case go on with the same step under the same key. None: it isn't held."""
+    row = db.one(sweep.RETRY, {"id": case})
+    return None if row is None else rings([row])[0]
+
+
+def _recover(
+    db: Database, statement: sa.Executable, limits: Limits, charge: Charge, outcome: str, message: str, **which: Any
+) -> Recovery:
+    rows: list[Row] = db.all(
+        statement,
+        {
+            "charge": charge,
+            "outcome": outcome,
+            "message": message,
+            "limit": limits.rows,
+            "max_crashes": limits.max_crashes,
+            "max_node_deaths": limits.max_node_deaths,
+            **which,
+        },
+    )
+    queued = [row for row in rows if row.status == "queued"]
+    return Recovery(rings=rings(row for row in queued if not row.paused), held=len(rows) - len(queued))

@@ -1,0 +1,60 @@
+"""What rings the doorbell: enough to publish one message, nothing of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from keepstep.checkpoint.database import Row
+from keepstep.steps.workflow import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """What a message names: run the step that starts from checkpoint `seq` of this case."""
+
+    case: UUID
+    seq: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ring:
+    """A message to send. timeout: the step's, in seconds."""
+
+    case: UUID
+    seq: int
+    workflow: str
+    thread_id: str
+    step: str
+    queue: str
+    timeout: float
+
+    @classmethod
+    def to(cls, target: Target, *, case: UUID, seq: int, workflow: str, thread_id: str) -> Ring:
+        """The message for a case that goes on at `target`."""
+        return cls(
+            case=case,
+            seq=seq,
+            workflow=workflow,
+            thread_id=thread_id,
+            step=target.step,
+            queue=target.queue,
+            timeout=target.timeout,
+        )
+
+
+def rings(rows: Iterable[Row]) -> list[Ring]:
+    """The messages for the rows that a statement returned."""
+    return [
+        Ring(
+            case=row.id,
+            seq=row.seq,
+            workflow=row.workflow,
+            thread_id=row.thread_id,
+            step=row.step,
+            queue=row.queue,
+            timeout=row.timeout,
+        )
+        for row in rows
+    ]

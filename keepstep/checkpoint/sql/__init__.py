@@ -1,0 +1,9 @@
+"""Every SQL statement of keepstep, each a named constant with its purpose. No statement lives elsewhere.
+
+hot      claim and commit: the two statements of a step, and the slower ways for an attempt to end
+births   start a case
+signals  lock, match, consume, expire
+sweep    wake, ring again, recover, prune
+nodes    register, beat, judge
+reads    get, list, history: for people
+"""

@@ -1,0 +1,143 @@
+"""The statements of a step: claim, commit, and the other ways for an attempt to end.
+
+Every statement after the claim is fenced by the lease together with `status = 'running'`: no row means that the
+attempt has lost its lease and that nothing was written.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from keepstep.steps.moves import sources
+
+GRID = "(date_bin('5 seconds', clock_timestamp(), timestamptz '2000-01-01Z') + interval '10 seconds')"
+"""When the sweep looks at a busy head again: 5 to 10 s from now, the same instant for all moves of five seconds.
+
+due_at is the only indexed column that changes, so almost every update of a head stays HOT.
+"""
+
+FREE = "lease = null, owner = null, executor = null, deadline = null"
+
+
+def guard(move: str) -> str:
+    """The SQL condition that the head's status is one from which the move is legal."""
+    return f"status in ({', '.join(repr(s) for s in sources(move))})"
+
+
+FENCE = f"id = :id and lease = :lease and {guard('advance')}"
+
+# Take the lease of a queued case and load what its step needs. Repeated with the same lease, it recognises itself.
+# Without a durable flush where losing the claim does no harm (policy "retry"): `asked` sets that for this transaction,
+# and the update refers to it, or PostgreSQL would not run it.
+CLAIM = text(f"""
+with asked as materialized (
+  select id, set_config('synchronous_commit',
+                        case in_doubt when 'retry' then 'off' else current_setting('synchronous_commit') end,
+                        true) as flush
+    from keepstep.heads where id = :id
+), claimed as (
+  update keepstep.heads h
+     set status = 'running', lease = :lease, owner = :owner, executor = :executor,
+         attempt = h.attempt + case when h.lease is null then 1 else 0 end,
+         deadline = clock_timestamp() + make_interval(secs => h.timeout), due_at = {GRID}
+    from asked
+   where h.id = asked.id and asked.flush is not null
+     and h.seq = :seq and not h.paused
+     and ({guard("claim")} or (status = 'running' and lease = :lease))
+     and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
+  returning h.*
+)
+select c.seq, c.step, c.timeout, c.attempt, c.failures, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
+       extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
+       k.workflow, k.thread_id, k.run,
+       (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
+          from keepstep.checkpoints p
+         where p.case_id = c.id and p.seq between c.snapshot_seq and c.seq)::text as chain
+  from claimed c join keepstep.cases k on k.id = c.id
+""")
+
+_CHECKPOINT = """
+insert into keepstep.checkpoints
+       (case_id, seq, kind, step, status, target, lease, attempt, node, schema_version, is_snapshot, payload,
+        started_at)
+select h.id, h.seq, 'step', :ran, :status, :target, :lease, :attempt, :owner, :schema_version, :is_snapshot,
+       cast(:payload as json), clock_timestamp() - make_interval(secs => :took)
+  from h"""
+
+_ADVANCE = f"""
+with h as (
+  update keepstep.heads
+     set seq = seq + 1, status = :status, step = coalesce(:target, step), queue = coalesce(:queue, queue),
+         timeout = coalesce(:timeout, timeout), in_doubt = coalesce(:in_doubt, in_doubt),
+         schema_version = :schema_version, {FREE},
+         attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
+         due_at = case :status when 'queued' then {GRID}
+                               else coalesce(clock_timestamp() + make_interval(secs => :delay), 'infinity') end,
+         entered_at = clock_timestamp(),
+         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight
+   where {FENCE}
+  returning id, seq, paused
+), k as ({_CHECKPOINT})"""
+
+# Write the checkpoint and move the head on to the next step (queued), or to a timer (sleeping).
+COMMIT = text(f"{_ADVANCE} select seq, paused from h")
+
+# The same, into a wait.
+COMMIT_WAIT = text(f"""{_ADVANCE}, w as (
+  insert into keepstep.waits (case_id, seq, name, into_field, then_target, payload_schema, prompt, deadline, on_timeout)
+  select h.id, h.seq, :wait_name, :into_field, cast(:then_target as json), cast(:payload_schema as json),
+         cast(:prompt as json), clock_timestamp() + make_interval(secs => :delay), cast(:on_timeout as json)
+    from h)
+select seq, paused from h""")
+
+END_CASE = """update keepstep.cases c
+     set status = {status}, error = {error}, finished_at = clock_timestamp(),
+         expires_at = clock_timestamp() + make_interval(secs => c.retention)
+    from h where c.id = h.id"""
+
+# Write the last checkpoint; the head goes, the case is completed.
+COMPLETE = text(f"""
+with gone as (
+  delete from keepstep.heads where {FENCE} returning id, seq
+), h as (select id, seq + 1 as seq from gone), k as ({_CHECKPOINT}), c as (
+  {END_CASE.format(status="'completed'", error="null")})
+select seq, false as paused from h
+""")
+
+_ATTEMPT = """
+insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
+select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json) from h"""
+
+# End an attempt without a checkpoint: a back-off, a deferral, a hold.
+SET_ASIDE = text(f"""
+with h as (
+  update keepstep.heads
+     set status = :status, {FREE},
+         failures = failures + :failed, deferrals = deferrals + :deferred,
+         due_at = coalesce(clock_timestamp() + make_interval(secs => :delay), 'infinity'),
+         reason = cast(:error as json)
+   where {FENCE}
+  returning id, seq, step, attempt
+), a as ({_ATTEMPT})
+select seq from h
+""")
+
+# End the case as failed, without a checkpoint: it stays at its last good one.
+FAIL = text(f"""
+with h as (
+  delete from keepstep.heads where {FENCE} returning id, seq, step, attempt
+), a as ({_ATTEMPT}), c as ({END_CASE.format(status="'failed'", error="cast(:error as json)")})
+select seq from h
+""")
+
+# After a statement above found no row: did it land, and only its reply was lost?
+LANDED = text("select 1 from keepstep.checkpoints where case_id = :id and seq = :seq + 1 and lease = :lease")
+
+# The same for the ways to end an attempt that write no checkpoint.
+ENDED = text("select 1 from keepstep.attempts where case_id = :id and seq = :seq and lease = :lease")
+
+# Keep a late result's trace for people; a case that retention has removed meanwhile is passed over.
+RECORD_LATE = text("""
+insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
+select id, :seq, :ran, :attempt, :lease, :owner, 'late', cast(:error as json) from keepstep.cases where id = :id
+""")

@@ -1,0 +1,52 @@
+"""Nodes: the workers' main processes, their heartbeat and their advisory lock."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+# Take the node's lock on this session, for as long as the connection lives.
+LOCK = text("select pg_try_advisory_lock(:lock_key)")
+
+# Appear among the nodes, or appear again after having been taken for dead.
+REGISTER = text("""
+insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, pool, concurrency, version)
+values (:id, :host, :host_id, :process, :lock_key, cast(:queues as json), cast(:workflows as json), :pool,
+        :concurrency, :version)
+on conflict (id) do nothing
+""")
+
+_HOLDS = """exists (select from pg_locks l
+               where l.locktype = 'advisory' and l.granted and l.pid = pg_backend_pid() and l.objsubid = 1
+                 and l.classid = ((n.lock_key >> 32) & 4294967295)::oid
+                 and l.objid = (n.lock_key & 4294967295)::oid)"""
+
+# Say that the node is alive, and whether its own session still holds the lock (through PgBouncer it doesn't).
+BEAT = text(f"""
+update keepstep.nodes n set beat = beat + 1, lock_works = {_HOLDS}, seen_at = clock_timestamp()
+ where id = :id returning beat, lock_works
+""")
+
+# All other nodes, as a judge sees them. locked: somebody's session holds the node's lock.
+OTHERS = text("""
+select n.id, n.host_id, n.process, n.beat, n.lock_works,
+       exists (select from pg_locks l
+                where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+                  and l.database = (select oid from pg_database where datname = current_database())
+                  and l.classid = ((n.lock_key >> 32) & 4294967295)::oid
+                  and l.objid = (n.lock_key & 4294967295)::oid) as locked
+  from keepstep.nodes n where n.id <> :id limit 10000
+""")
+
+# Leave: the node stops in order, or was dead and owns nothing any more.
+REMOVE = text("""
+delete from keepstep.nodes n where n.id = any(:ids)
+   and not exists (select from keepstep.heads h
+                    where h.due_at <= clock_timestamp() + interval '1 minute' and h.owner = n.id)
+""")
+
+# All nodes, for people.
+LIST = text("""
+select id, host, process, pool, concurrency, version, queues::text as queues, workflows::text as workflows, started_at,
+       extract(epoch from clock_timestamp() - seen_at)::float8 as silent
+  from keepstep.nodes order by started_at limit 1000
+""")

@@ -1,0 +1,159 @@
+"""What the sweep does: wake, ring again, recover, deliver what a crash left undone, prune.
+
+Each has a limit and SKIP LOCKED, and finds its rows by the coarse index on due_at (busy heads are due within ten
+seconds; waiting ones are far off or at infinity, so their number costs nothing).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from keepstep.checkpoint.sql.hot import FREE, GRID, guard
+
+_RING = """h.id, h.seq, h.queue, h.step, h.timeout, h.workflow,
+       (select thread_id from keepstep.cases where id = h.id) as thread_id"""
+
+# Somewhere a node is registered that can load the case. Cases that none can load are not rung.
+_LOADABLE = """exists (select from keepstep.nodes n
+               where (n.workflows ->> h.workflow)::int >= h.schema_version)"""
+
+# Timers and back-offs that are over.
+WAKE = text(f"""
+update keepstep.heads h set status = 'queued', due_at = {GRID}
+  from (select id from keepstep.heads
+         where due_at <= clock_timestamp() and {guard("wake")} and not paused
+         order by due_at limit :limit for update skip locked) due
+ where h.id = due.id
+returning {_RING}
+""")
+
+# The queues that have cases which should have been claimed by now.
+OVERDUE_QUEUES = text("""
+select distinct queue from (
+  select queue from keepstep.heads
+   where due_at <= clock_timestamp() and status = 'queued' and not paused limit :limit) due
+""")
+
+# Ring those again, of the queues that the broker says are empty.
+RING_AGAIN = text(f"""
+update keepstep.heads h set due_at = {GRID}
+  from (select id from keepstep.heads h
+         where due_at <= clock_timestamp() and status = 'queued' and not paused and queue = any(:queues)
+           and {_LOADABLE}
+         order by due_at limit :limit for update skip locked) due
+ where h.id = due.id
+returning {_RING}
+""")
+
+# Running heads that were looked at and found in order: look again later.
+LOOK_AGAIN = text(f"""
+update keepstep.heads h set due_at = {GRID}
+  from (select id from keepstep.heads
+         where due_at <= clock_timestamp() and status = 'running' limit :limit for update skip locked) due
+ where h.id = due.id
+""")
+
+
+def _recover(which: str) -> str:
+    """Take running heads away from their attempt: queued again, or held by policy or as poison.
+
+    charge: 'crashes', 'node_deaths', 'failures' or '' says which counter it counts on; outcome names it in attempts.
+    """
+    return f"""
+with l as materialized (
+  select h.id, h.lease, h.owner, h.attempt, h.in_doubt, h.crashes, h.node_deaths from keepstep.heads h
+   where h.{guard("recover")} and {which}
+   limit :limit for update of h skip locked
+), h as (
+  update keepstep.heads h
+     set status = case when verdict.held is null then 'queued' else 'held' end,
+         crashes = h.crashes + (:charge = 'crashes')::int,
+         node_deaths = h.node_deaths + (:charge = 'node_deaths')::int,
+         failures = h.failures + (:charge = 'failures')::int,
+         {FREE},
+         reason = case when verdict.held is not null then json_build_object('why', verdict.held, 'type', :outcome,
+                  'message', :message) end,
+         due_at = case when verdict.held is null then {GRID} else 'infinity' end
+    from l, lateral (select case
+           when l.in_doubt <> 'retry' then 'in doubt: nobody knows whether the call took effect'
+           when l.crashes + (:charge = 'crashes')::int >= :max_crashes
+             then 'poison: its process died ' || :max_crashes || ' times'
+           when l.node_deaths + (:charge = 'node_deaths')::int >= :max_node_deaths
+             then 'its node died ' || :max_node_deaths || ' times' end as held) verdict
+   where h.id = l.id
+  returning h.*
+), a as (
+  insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
+  select h.id, h.seq, h.step, l.attempt, l.lease, l.owner, :outcome, json_build_object('message', :message)
+    from h join l on l.id = h.id
+)
+select {_RING}, h.status, h.paused from h
+"""
+
+
+_BUSY = "h.due_at <= clock_timestamp() + interval '1 minute'"
+
+# Everything that nodes proven dead were running.
+RECOVER_NODES = text(_recover(f"{_BUSY} and h.owner = any(:owners)"))
+
+# What one process of this node was running.
+RECOVER_EXECUTOR = text(_recover(f"{_BUSY} and h.owner = :owner and h.executor = :executor"))
+
+# One attempt, known by its lease.
+RECOVER_LEASES = text(_recover("h.id = any(:ids) and h.lease = any(:leases)"))
+
+# What is past its step's deadline; the process that runs it had some seconds to say so itself.
+RECOVER_OVERDUE = text(
+    _recover("h.due_at <= clock_timestamp() and h.deadline < clock_timestamp() - make_interval(secs => :grace)")
+)
+
+# What belongs to a node that isn't registered any more.
+RECOVER_UNOWNED = text(
+    _recover("h.due_at <= clock_timestamp() and not exists (select from keepstep.nodes n where n.id = h.owner)")
+)
+
+# What this node is running, as the database sees it: for the self-audit.
+RUNNING_HERE = text(f"""
+select h.id, h.seq, h.lease, h.executor from keepstep.heads h
+ where {_BUSY} and h.status = 'running' and h.owner = :owner limit :limit
+""")
+
+# Who runs this case, after a claim was refused: to see whether that process still lives.
+WHO_RUNS = text("""
+select h.id, h.lease, h.owner, h.executor, n.host_id from keepstep.heads h join keepstep.nodes n on n.id = h.owner
+ where h.id = :id and h.seq = :seq and h.status = 'running'
+""")
+
+# Waits whose deadline has passed.
+OVERDUE_WAITS = text("""
+select id from keepstep.heads where due_at <= clock_timestamp() and status = 'waiting' order by due_at limit :limit
+""")
+
+# Waiting cases that have a signal: a crash came between the two.
+UNDELIVERED = text("""
+select h.id from keepstep.signals s join keepstep.heads h on h.id = s.case_id
+ where s.consumed_seq is null and s.refused is null and h.status = 'waiting' limit :limit
+""")
+
+# Finished cases past their retention, with all that is theirs.
+PRUNE = text("""
+with gone as (
+  delete from keepstep.cases where id in (
+    select id from keepstep.cases where expires_at <= clock_timestamp() order by expires_at
+     limit :limit for update skip locked)
+  returning id
+), k as (delete from keepstep.checkpoints where case_id in (select id from gone)
+), a as (delete from keepstep.attempts where case_id in (select id from gone)
+), s as (delete from keepstep.signals where case_id in (select id from gone)
+), w as (delete from keepstep.waits where case_id in (select id from gone))
+select count(*) from gone
+""")
+
+# An operator lets a held case go on: the same step, under the same key, with fresh counters.
+RETRY = text(f"""
+update keepstep.heads h
+   set status = 'queued', failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
+       due_at = {GRID}, entered_at = clock_timestamp()
+ where h.id = :id and {guard("retry")}
+returning {_RING}, h.paused
+""")

@@ -1,0 +1,207 @@
+"""The tables, all in the PostgreSQL schema `keepstep`, so that they never collide with the application's own.
+
+cases        who it is: one row a case, for ever (until retention)
+heads        where it stands: one row a live case, updated twice a step
+checkpoints  what each step changed: insert-only
+attempts     what failed, crashed, timed out or came late
+signals      what was sent to a case
+waits        what a case waits, or waited, for
+nodes        the workers, with their heartbeat
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+
+from keepstep.steps.moves import LIVE, TERMINAL
+
+SCHEMA = "keepstep"
+metadata = sa.MetaData(schema=SCHEMA)
+
+_instant = sa.DateTime(timezone=True)
+
+
+def _one_of(column: str, values: frozenset[str]) -> str:
+    return f"{column} in ({', '.join(repr(str(v)) for v in sorted(values))})"
+
+
+cases = sa.Table(
+    "cases",
+    metadata,
+    sa.Column("id", UUID, primary_key=True),
+    sa.Column("run", UUID, nullable=False),
+    sa.Column("workflow", sa.Text, nullable=False),
+    sa.Column("thread_id", sa.Text, nullable=False),
+    sa.Column("parent", UUID),
+    sa.Column("tags", JSONB),
+    sa.Column("input", sa.JSON, nullable=False),
+    sa.Column("retention", sa.Double),  # seconds after the end; NULL: kept for ever
+    sa.Column("created_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("finished_at", _instant),
+    sa.Column("expires_at", _instant),
+    sa.Column("status", sa.Text),  # the final one; NULL while a head exists
+    sa.Column("error", sa.JSON),
+    sa.CheckConstraint("workflow <> '' and thread_id <> ''", name="cases_named"),
+    sa.CheckConstraint(_one_of("status", TERMINAL), name="cases_final_status"),
+    sa.CheckConstraint("(status is null) = (finished_at is null)", name="cases_finished"),
+    sa.Index("cases_thread", "workflow", "thread_id", unique=True),
+    sa.Index("cases_expire", "expires_at", postgresql_where=sa.text("expires_at is not null")),
+    sa.Index("cases_tags", "tags", postgresql_using="gin"),
+    sa.Index("cases_created", "created_at"),
+)
+
+heads = sa.Table(
+    "heads",
+    metadata,
+    sa.Column("id", UUID, primary_key=True),
+    sa.Column("workflow", sa.Text, nullable=False),
+    sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
+    # the next step, as much of it as a node without its code must know
+    sa.Column("step", sa.Text, nullable=False),
+    sa.Column("queue", sa.Text, nullable=False),
+    sa.Column("timeout", sa.Double, nullable=False),  # seconds
+    sa.Column("in_doubt", sa.Text, nullable=False),
+    sa.Column("schema_version", sa.Integer, nullable=False),
+    # the attempt that holds the lease
+    sa.Column("lease", UUID),
+    sa.Column("owner", UUID),
+    sa.Column("executor", sa.Text),  # "pid:start" of the process on the owner's host
+    sa.Column("deadline", _instant),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("crashes", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("node_deaths", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
+    # when the sweep looks at it again, on a coarse grid while it is busy: the only indexed column that changes
+    sa.Column("due_at", _instant, nullable=False),
+    sa.Column("entered_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("snapshot_seq", sa.Integer, nullable=False),
+    sa.Column("weight", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("reason", sa.JSON),
+    sa.CheckConstraint(_one_of("status", LIVE), name="heads_status"),
+    sa.CheckConstraint("(status = 'running') = (lease is not null)", name="heads_lease"),
+    sa.CheckConstraint("lease is null or (owner is not null and deadline is not null)", name="heads_owner"),
+    sa.CheckConstraint("seq >= snapshot_seq and snapshot_seq >= 0 and weight >= 0", name="heads_chain"),
+    sa.CheckConstraint("step <> '' and queue <> '' and timeout > 0", name="heads_step"),
+    sa.CheckConstraint("status <> 'held' or reason is not null", name="heads_reason"),
+    sa.Index("heads_due", "due_at"),
+    postgresql_with={"fillfactor": "70"},
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    sa.Column("case_id", UUID, primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("step", sa.Text, nullable=False),  # what wrote it: a step's name, or a signal's
+    sa.Column("status", sa.Text, nullable=False),  # where the case stood after it
+    sa.Column("target", sa.Text),  # the step that comes next
+    sa.Column("lease", UUID),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("node", UUID),
+    sa.Column("schema_version", sa.Integer, nullable=False),
+    sa.Column("is_snapshot", sa.Boolean, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("started_at", _instant),
+    sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.CheckConstraint("seq >= 0 and (seq > 0 or is_snapshot)", name="checkpoints_begin"),
+    sa.CheckConstraint("kind in ('start', 'step', 'signal', 'timeout')", name="checkpoints_kind"),
+    sa.CheckConstraint(
+        _one_of("status", frozenset({"queued", "sleeping", "waiting", "completed"})), name="checkpoints_status"
+    ),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("case_id", UUID, nullable=False),
+    sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("step", sa.Text, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("lease", UUID),
+    sa.Column("node", UUID),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("error", sa.JSON),
+    sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.CheckConstraint(
+        "outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'late')",
+        name="attempts_outcome",
+    ),
+    sa.Index("attempts_case", "case_id", "seq"),
+)
+
+signals = sa.Table(
+    "signals",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("case_id", UUID, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("actor", sa.Text),
+    sa.Column("dedupe_key", sa.Text),
+    sa.Column("sent_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("consumed_seq", sa.Integer),
+    sa.Column("refused", sa.Text),  # why it will never be consumed: it came late, or doesn't fit the wait
+    sa.CheckConstraint("name <> ''", name="signals_named"),
+    sa.CheckConstraint("consumed_seq is null or refused is null", name="signals_fate"),
+    sa.Index(
+        "signals_pending",
+        "case_id",
+        "name",
+        unique=True,
+        postgresql_where=sa.text("consumed_seq is null and refused is null"),
+    ),
+    sa.Index(
+        "signals_dedupe",
+        "case_id",
+        "name",
+        "dedupe_key",
+        unique=True,
+        postgresql_where=sa.text("dedupe_key is not null"),
+    ),
+    sa.Index("signals_case", "case_id", "id"),
+)
+
+waits = sa.Table(
+    "waits",
+    metadata,
+    sa.Column("case_id", UUID, primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("into_field", sa.Text),
+    sa.Column("then_target", sa.JSON),
+    sa.Column("payload_schema", sa.JSON),
+    sa.Column("prompt", sa.JSON),
+    sa.Column("deadline", _instant),
+    sa.Column("on_timeout", sa.JSON),
+    sa.Column("opened_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("closed_at", _instant),
+    sa.Column("fate", sa.Text),  # NULL while open
+    sa.CheckConstraint("fate in ('decided', 'expired')", name="waits_fate"),
+    sa.CheckConstraint("(fate is null) = (closed_at is null)", name="waits_closed"),
+)
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("id", UUID, primary_key=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("host_id", sa.Text, nullable=False),  # boot id and pid namespace: where a pid can be judged
+    sa.Column("process", sa.Text, nullable=False),  # "pid:start" of the main process
+    sa.Column("lock_key", sa.BigInteger, nullable=False),
+    sa.Column("lock_works", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("beat", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("queues", sa.JSON, nullable=False),
+    sa.Column("workflows", sa.JSON, nullable=False),
+    sa.Column("pool", sa.Text, nullable=False),
+    sa.Column("concurrency", sa.Integer, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("started_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("seen_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    postgresql_with={"fillfactor": "50"},
+)

@@ -1,0 +1,110 @@
+"""Every setting, its variable, unit and default. The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Annotated
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from keepstep.steps.errors import BadSetting
+
+
+class Settings(BaseSettings):
+    """Read from `KEEPSTEP_...` variables; every field may also be given by name."""
+
+    model_config = SettingsConfigDict(env_prefix="KEEPSTEP_", extra="ignore", frozen=True)
+
+    database_url: str = "postgresql://postgres@127.0.0.1:5432/keepstep"
+    """Where the cases live. `postgres://` and `postgresql://` are taken as psycopg2's."""
+    heartbeat_url: str | None = None
+    """A direct URL for the node's heartbeat, when database_url goes through PgBouncer in transaction mode."""
+    broker_url: str = "redis://127.0.0.1:6379/0"
+    workflows: Annotated[tuple[str, ...], NoDecode] = ()
+    """Modules that define workflows, separated by commas."""
+
+    lease_seconds: float = Field(default=10.0, gt=0)
+    """A node whose beat has not changed for this long is taken for dead."""
+    beat_seconds: float = Field(default=1.0, gt=0)
+    """How often a node says that it is alive."""
+    ring_batch: int = Field(default=500, ge=1)
+    """Cases that one round of the sweep moves, at the most, of each kind."""
+    max_crashes: int = Field(default=3, ge=1)
+    """A step whose process died this often is held as poison."""
+    max_node_deaths: int = Field(default=100, ge=1)
+    """A deploy is no fault of the step: a high limit."""
+    unknown_step_grace_seconds: float = Field(default=60.0, ge=0)
+    """How long a case waits for a worker that knows its step before it is held."""
+    max_state_bytes: int = Field(default=4 * 1024 * 1024, ge=1024)
+    publish_timeout_seconds: float = Field(default=0.5, gt=0)
+    """The longest that ringing may keep a caller when Redis doesn't answer."""
+    show_thread_ids: bool = True
+    """Whether the thread id appears in Celery's argsrepr, hence in Flower."""
+    events: bool = True
+    """Whether workers send task events, which Flower needs."""
+    host_id: str | None = None
+    """Overrides the host's identity (boot id and pid namespace). Two nodes of one identity judge each other by pid."""
+    log_level: str = "INFO"
+
+    @field_validator("workflows", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @field_validator("database_url", "heartbeat_url")
+    @classmethod
+    def _normalise(cls, value: str | None) -> str | None:
+        return None if value is None else postgres_url(value)
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker(cls, value: str) -> str:
+        if urlsplit(value).scheme not in ("redis", "rediss", "valkey", "sentinel"):
+            raise ValueError(f"{without_password(value)!r} is not a Redis URL such as redis://host:6379/0")
+        return value.replace("valkey://", "redis://", 1)
+
+
+def postgres_url(url: str) -> str:
+    """The URL with psycopg2 as the driver: SQLAlchemy 2.1 would take another one for a plain `postgresql://`."""
+    scheme, _, rest = url.partition("://")
+    if scheme in ("postgres", "postgresql", "postgresql+psycopg2") and rest:
+        return f"postgresql+psycopg2://{rest}"
+    raise ValueError(
+        f"{without_password(url)!r} is not a PostgreSQL URL such as postgresql://user:password@host:5432/name"
+    )
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def read_settings(**overrides: object) -> Settings:
+    """The settings from the environment, with overrides; BadSetting names the variable that is wrong."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "?"
+        raise BadSetting(f"KEEPSTEP_{name.upper()}: {first['msg']}") from None
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The settings of this process, read once."""
+    return read_settings()
+
+
+def failpoint() -> str | None:
+    """The write point at which a test wants this process killed; None in production."""
+    return os.environ.get("KEEPSTEP_FAILPOINT")

@@ -1,0 +1,38 @@
+"""What a step is told about its own call."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(kw_only=True)
+class Call:
+    """The one outside call that a step makes.
+
+    attempt: 1 on the first try. seq: the checkpoint it starts from. deadline: when the attempt is taken away, by the
+    database's clock. key, headers: see there. log: a logger whose lines carry the thread id.
+    """
+
+    workflow: str
+    thread_id: str
+    step: str
+    seq: int
+    attempt: int
+    deadline: datetime
+    log: logging.LoggerAdapter[logging.Logger]
+    _key: UUID
+    key_read: bool = field(default=False, init=False)
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: a UUID, the same on every attempt of this step. Reading it is remembered."""
+        self.key_read = True
+        return str(self._key)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The key as HTTP headers, ready to send."""
+        return {"Idempotency-Key": self.key}

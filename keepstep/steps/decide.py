@@ -1,0 +1,216 @@
+"""From what a step did to what becomes of the case: a pure decision, carried out by one guarded statement."""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from keepstep.steps import state as states
+from keepstep.steps.errors import BadOutcome, BadState, NotDone, UnknownStep
+from keepstep.steps.moves import Status
+from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep, WaitFor
+from keepstep.steps.workflow import Step, Target, Workflow
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What a decision may look at: the definition, the state before, and the counters of the step.
+
+    failures: how often this step has raised so far. elapsed: seconds since the case reached it.
+    """
+
+    workflow: Workflow
+    step: Step
+    before: states.JSON
+    failures: int = 0
+    elapsed: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Returned:
+    """The step returned. copy: the state it was given, as it left it."""
+
+    value: Any
+    copy: BaseModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raised:
+    """The step raised."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOut:
+    """The step was interrupted at its deadline, after `timeout` seconds."""
+
+    timeout: float
+
+
+Result = Returned | Raised | TimedOut
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """What a case waits for, as it is stored. timeout: seconds. schema: the payload's JSON Schema."""
+
+    name: str
+    into: str | None
+    then: Target | None
+    schema: dict[str, Any] | None
+    prompt: Any
+    timeout: float | None
+    on_timeout: Target | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What becomes of the case.
+
+    move: its row in the table of moves. state: the new state; None when no checkpoint is written. target: the next
+    step. delay: seconds to sleep. error: what went wrong, as JSON, for the attempts table and for people.
+    """
+
+    move: str
+    status: Status
+    state: states.JSON | None = None
+    target: Target | None = None
+    delay: float | None = None
+    wait: Wait | None = None
+    error: dict[str, Any] = field(default_factory=dict)
+
+
+def decide(view: View, result: Result) -> Decision:
+    """Say what becomes of the case. Never raises: a step's bad result is itself a reason to hold the case."""
+    if isinstance(result, Returned):
+        try:
+            return _returned(view, result)
+        except (BadState, BadOutcome, UnknownStep) as error:
+            return hold("bad result", describe(error))
+    if isinstance(result, TimedOut):
+        message = f"the step took longer than its timeout of {result.timeout:g} s"
+        return _failed(view, None, {"type": "Timeout", "message": message})
+    return _failed(view, result.error, describe(result.error))
+
+
+def exhausted(view: View) -> Decision | None:
+    """The decision for a step whose tries are used up before it is called once more; None if there is one left."""
+    if view.failures < view.step.retry.attempts:
+        return None
+    return _exhausted(view, {"type": "Timeout", "message": f"{view.failures} attempts were made, none came back"})
+
+
+def hold(why: str, error: dict[str, Any]) -> Decision:
+    """Park the case for an operator at its last good checkpoint."""
+    return Decision(move="hold", status=Status.HELD, error={**error, "why": why})
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as JSON: its type, its message, the JSON path if it has one, and the traceback's last lines."""
+    message = _text(error)
+    lines = tracebacks.format_exception(error, limit=-12)
+    described = {"type": type(error).__name__, "message": message[:4000], "traceback": "".join(lines)[-8000:]}
+    if isinstance(error, BadState):
+        described["path"] = error.path
+    return {k: v.replace("\0", "\\0").encode("utf-8", "replace").decode() for k, v in described.items()}
+
+
+# ------------------------------------------------------------------------------------------------ the step returned
+def _returned(view: View, result: Returned) -> Decision:
+    outcome, update = _outcome(view, result)
+    if isinstance(outcome, Fail):
+        return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": outcome.why})
+    state = states.merge(view.workflow.state, view.before, result.copy, update)
+    if isinstance(outcome, Finish):
+        return Decision(move="complete", status=Status.COMPLETED, state=state)
+    if isinstance(outcome, WaitFor):
+        return _wait(view, outcome, state)
+    target = _next(view, outcome)
+    if isinstance(outcome, Sleep):
+        if target is None:
+            raise UnknownStep(f"the last step {view.step.name!r} sleeps, but no step comes after it: name then=")
+        return Decision(move="sleep", status=Status.SLEEPING, state=state, target=target.target, delay=outcome.seconds)
+    if target is None:
+        return Decision(move="complete", status=Status.COMPLETED, state=state)
+    return Decision(move="advance", status=Status.QUEUED, state=state, target=target.target)
+
+
+def _outcome(view: View, result: Returned) -> tuple[Outcome | None, dict[str, Any]]:
+    """Split what was returned into an outcome (None: go on) and an update of the state."""
+    value = result.value
+    if isinstance(value, Outcome):
+        return value, dict(value.update)
+    if value is None or value is result.copy:
+        return None, {}
+    if isinstance(value, BaseModel):
+        return None, states.changes(view.workflow.state, value)
+    if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            raise BadOutcome("the step returned a dict whose keys are not all field names")
+        return None, value
+    raise BadOutcome(
+        f"the step returned a {type(value).__name__}; it may return None, a dict of changes, a "
+        f"{view.workflow.state.__name__}, or goto, finish, fail, wait_for, sleep"
+    )
+
+
+def _next(view: View, outcome: Outcome | None) -> Step | None:
+    if isinstance(outcome, Goto):
+        return view.workflow.follow(view.step, outcome.step)
+    if isinstance(outcome, Sleep | WaitFor) and outcome.then is not None:
+        return view.workflow.follow(view.step, outcome.then)
+    if view.step.next is not None and outcome is None and len(view.step.next) == 1:
+        return view.workflow.follow(view.step, view.step.next[0])
+    following = view.workflow.after(view.step)
+    return None if following is None else view.workflow.follow(view.step, following.name)
+
+
+def _wait(view: View, outcome: WaitFor, state: states.JSON) -> Decision:
+    then = _next(view, outcome)
+    if outcome.into is not None and outcome.into not in view.workflow.state.model_fields:
+        raise BadState(
+            f"wait_for({outcome.name!r}, into={outcome.into!r}): {view.workflow.state.__name__} has no such field",
+            path=f"/{outcome.into}",
+        )
+    states.refuse_what_json_lacks(outcome.prompt, "prompt")
+    expired = None if outcome.on_timeout is None else view.workflow.follow(view.step, outcome.on_timeout)
+    wait = Wait(
+        name=outcome.name,
+        into=outcome.into,
+        then=None if then is None else then.target,
+        schema=None if outcome.payload is None else outcome.payload.model_json_schema(),
+        prompt=outcome.prompt,
+        timeout=outcome.timeout,
+        on_timeout=None if expired is None else expired.target,
+    )
+    return Decision(move="wait", status=Status.WAITING, state=state, wait=wait)
+
+
+# ------------------------------------------------------------------------------------------------- the step failed
+def _failed(view: View, error: BaseException | None, described: dict[str, Any]) -> Decision:
+    if error is not None and isinstance(error, view.step.permanent):
+        return Decision(move="fail", status=Status.FAILED, error=described)
+    safe = error is not None and isinstance(error, (NotDone, *view.step.safe_errors))
+    if view.step.in_doubt == "hold" and not safe:
+        return hold("in doubt: nobody knows whether the call took effect", described)
+    delay = view.step.retry.delay(view.failures + 1, view.elapsed, error)
+    if delay is None:
+        return _exhausted(view, described)
+    return Decision(move="back_off", status=Status.SLEEPING, target=view.step.target, delay=delay, error=described)
+
+
+def _exhausted(view: View, described: dict[str, Any]) -> Decision:
+    if view.step.on_exhausted == "fail":
+        return Decision(move="fail", status=Status.FAILED, error=described)
+    return hold("retries ran out", described)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (a user's __str__ may raise anything; the case is still held with its type)
+        return f"<{type(error).__name__} whose __str__ raises>"

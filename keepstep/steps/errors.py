@@ -1,0 +1,125 @@
+"""Every refusal keepstep can make, each a class of its own.
+
+A message says what happened (with workflow, thread id, step and seq where they are known), why it is refused,
+and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class KeepstepError(Exception):
+    """The base of every error that keepstep raises on purpose."""
+
+
+# ------------------------------------------------------------------ definitions: raised while the module is imported
+class DefinitionError(KeepstepError):
+    """A workflow is declared wrongly; the message names file and line."""
+
+
+class UnknownWorkflow(KeepstepError):
+    """No loaded module defines a workflow of this name."""
+
+    def __init__(self, name: str, known: Iterable[str]):
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"unknown workflow {name!r}; loaded: {names}. "
+            "Name the module that defines it in KEEPSTEP_WORKFLOWS or with --workflows."
+        )
+        self.name = name
+
+
+class UnknownStep(KeepstepError):
+    """A step is named that the workflow doesn't have."""
+
+
+# ------------------------------------------------------------------------------- what a caller or a step handed over
+class BadThreadId(KeepstepError):
+    """A thread id is empty, too long, or not storable text."""
+
+
+class BadState(KeepstepError):
+    """A state doesn't fit its model or can't be JSON; `path` is a JSON pointer such as `/documents/3/name`."""
+
+    def __init__(self, message: str, *, path: str = ""):
+        super().__init__(message)
+        self.path = path
+
+
+class StateTooLarge(BadState):
+    """A state is larger than `max_state_bytes`."""
+
+
+class BadOutcome(KeepstepError):
+    """A step returned something that is neither changes, nor a state, nor an outcome."""
+
+
+class BadPayload(KeepstepError):
+    """A signal's payload doesn't fit what the case is waiting for."""
+
+
+# ------------------------------------------------------------------------------------------------- about one case
+class CaseError(KeepstepError):
+    """A refusal about one case."""
+
+    def __init__(self, workflow: str, thread_id: str, message: str):
+        super().__init__(f"{workflow}/{thread_id}: {message}")
+        self.workflow, self.thread_id = workflow, thread_id
+
+
+class UnknownCase(CaseError):
+    """There is no case with this thread id."""
+
+    def __init__(self, workflow: str, thread_id: str):
+        super().__init__(workflow, thread_id, "no such case. Check the thread id, or start it first.")
+
+
+class CaseConflict(CaseError):
+    """The thread id is taken by a case that was started with another input."""
+
+
+class CaseFinished(CaseError):
+    """The case has ended; it takes no signal any more."""
+
+
+class StartPending(CaseError):
+    """Another transaction is starting the same thread id and hasn't committed yet."""
+
+
+class AlreadyDecided(CaseError):
+    """Another decision of this name came first; `first` is it."""
+
+    def __init__(self, workflow: str, thread_id: str, name: str, first: object):
+        super().__init__(workflow, thread_id, f"{name!r} was already decided: {first!r}. The first decision stands.")
+        self.first = first
+
+
+class WaitTimeout(CaseError):
+    """`wait` ended before the case did; the case itself goes on."""
+
+
+class CheckpointDamaged(KeepstepError):
+    """A case's checkpoints can't be put together: a gap, a missing snapshot, or a delta that doesn't apply."""
+
+
+# ---------------------------------------------------------------------------------------------------- surroundings
+class DatabaseUnavailable(KeepstepError):
+    """PostgreSQL can't be reached."""
+
+
+class BrokerUnavailable(KeepstepError):
+    """Redis can't be reached. Cases are safe in PostgreSQL and go on when it is back."""
+
+
+class SchemaOutdated(KeepstepError):
+    """The database's tables are older or newer than this keepstep; the message says which command to run."""
+
+
+class BadSetting(KeepstepError):
+    """A setting is missing or wrong; the message names the variable."""
+
+
+# ---------------------------------------------------------------- raised by users' steps and understood by the engine
+class NotDone(Exception):
+    """Raise it in a step: the outside call certainly did not take effect, so trying again is safe."""

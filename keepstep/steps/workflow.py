@@ -1,0 +1,220 @@
+"""A workflow: a named definition of a state model and of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, overload
+
+from pydantic import BaseModel
+
+from keepstep.steps.definition import caller, check_name, check_signature, check_state_model, where
+from keepstep.steps.errors import DefinitionError, UnknownStep
+from keepstep.steps.retry import Retry
+
+DEFAULT_QUEUE = "keepstep"
+DEFAULT_TIMEOUT = timedelta(hours=1)
+
+StepFunction = Callable[..., Any]
+F = TypeVar("F", bound=StepFunction)
+InDoubt = Literal["retry", "hold"]
+OnExhausted = Literal["hold", "fail"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a case goes next: all that a head must know of its step, also on a node without the step's code.
+
+    timeout: seconds. in_doubt: what to do when nobody knows whether the call took effect.
+    """
+
+    step: str
+    queue: str
+    timeout: float
+    in_doubt: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One declared step. next: its declared edges, None when any step of the workflow may follow."""
+
+    name: str
+    function: StepFunction
+    retry: Retry
+    timeout: timedelta
+    queue: str
+    next: tuple[str, ...] | None
+    aliases: tuple[str, ...]
+    in_doubt: InDoubt
+    on_exhausted: OnExhausted
+    safe_errors: tuple[type[BaseException], ...]
+    permanent: tuple[type[BaseException], ...]
+    at: str
+
+    @property
+    def target(self) -> Target:
+        """The step as a head stores it."""
+        return Target(step=self.name, queue=self.queue, timeout=self.timeout.total_seconds(), in_doubt=self.in_doubt)
+
+
+class Workflow:
+    """A named definition of a state model and of steps, which follow one another in the order of declaration.
+
+    name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
+    changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        state: type[BaseModel],
+        schema_version: int = 1,
+        retention: timedelta | None = None,
+        queue: str = DEFAULT_QUEUE,
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        retry: Retry | None = None,
+    ):
+        self.at = caller("keepstep.steps")
+        self.name = check_name("workflow", name, self.at)
+        check_state_model(state, self.at)
+        if schema_version < 1:
+            raise DefinitionError(f"{self.at}: schema_version must be 1 or more, not {schema_version!r}")
+        self.state, self.schema_version, self.retention = state, schema_version, retention
+        self.queue = check_name("queue", queue, self.at)
+        self.timeout = _checked_timeout(timeout, self.at)
+        self.retry = retry or Retry()
+        self.steps: dict[str, Step] = {}
+        self._aliases: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<Workflow {self.name!r} v{self.schema_version}, {len(self.steps)} steps>"
+
+    # ------------------------------------------------------------------------------------------------ declaration
+    @overload
+    def step(self, function: F, /) -> F: ...
+    @overload
+    def step(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        timeout: timedelta | None = None,
+        queue: str | None = None,
+        next: Sequence[str] | None = None,
+        aliases: Sequence[str] = (),
+        in_doubt: InDoubt = "retry",
+        on_exhausted: OnExhausted = "hold",
+        safe_errors: Sequence[type[BaseException]] = (),
+        permanent: Sequence[type[BaseException]] = (),
+    ) -> Callable[[F], F]: ...
+    def step(self, function: Any = None, /, **options: Any) -> Any:
+        """Declare the next step; use it bare or with options.
+
+        retry: tries and waits when it raises. timeout: how long an attempt may take (default: one hour). queue: the
+        Celery queue. next: its edges; any other target is then refused. aliases: former names. in_doubt: "retry"
+        (deliver again under the same key) or "hold" (ask a person) when nobody knows whether the call took effect.
+        on_exhausted: "hold" or "fail" when the retries run out. safe_errors: exceptions that say that the call did
+        not take effect. permanent: exceptions that no retry can mend; they fail the case.
+        """
+        if function is not None:
+            self._declare(function)
+            return function
+
+        def decorate(f: F) -> F:
+            self._declare(f, **options)
+            return f
+
+        return decorate
+
+    def _declare(
+        self,
+        function: StepFunction,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        timeout: timedelta | None = None,
+        queue: str | None = None,
+        next: Sequence[str] | None = None,
+        aliases: Sequence[str] = (),
+        in_doubt: InDoubt = "retry",
+        on_exhausted: OnExhausted = "hold",
+        safe_errors: Sequence[type[BaseException]] = (),
+        permanent: Sequence[type[BaseException]] = (),
+    ) -> None:
+        at = where(function) if callable(function) else caller("keepstep.steps")
+        step_name = check_name("step", name or str(getattr(function, "__name__", "")), at)
+        check_signature(function, step_name)
+        for taken in (step_name, *aliases):
+            if taken in self.steps or taken in self._aliases:
+                first = self.steps.get(taken) or self.steps[self._aliases[taken]]
+                raise DefinitionError(f"{at}: {self.name} has two steps named {taken!r}; the first is at {first.at}")
+        if in_doubt not in ("retry", "hold"):
+            raise DefinitionError(f"{at}: in_doubt must be 'retry' or 'hold', not {in_doubt!r}")
+        if on_exhausted not in ("hold", "fail"):
+            raise DefinitionError(f"{at}: on_exhausted must be 'hold' or 'fail', not {on_exhausted!r}")
+        self.steps[step_name] = Step(
+            name=step_name,
+            function=function,
+            retry=retry or self.retry,
+            timeout=_checked_timeout(timeout or self.timeout, at),
+            queue=check_name("queue", queue or self.queue, at),
+            next=None if next is None else tuple(next),
+            aliases=tuple(aliases),
+            in_doubt=in_doubt,
+            on_exhausted=on_exhausted,
+            safe_errors=tuple(safe_errors),
+            permanent=tuple(permanent),
+            at=at,
+        )
+        self._aliases.update(dict.fromkeys(aliases, step_name))
+
+    def check(self) -> None:
+        """Refuse what only the finished declaration shows: no step at all, an edge that leads nowhere."""
+        if not self.steps:
+            raise DefinitionError(f"{self.at}: workflow {self.name!r} has no steps")
+        for step in self.steps.values():
+            for target in step.next or ():
+                if self.find(target) is None:
+                    raise DefinitionError(
+                        f"{step.at}: step {step.name!r} names next={target!r}, which {self.name!r} doesn't have; "
+                        f"its steps: {', '.join(self.steps)}"
+                    )
+
+    # ----------------------------------------------------------------------------------------------------- reading
+    @property
+    def first(self) -> Step:
+        """The step that a case starts with."""
+        return next(iter(self.steps.values()))
+
+    def find(self, name: str) -> Step | None:
+        """The step of this name or alias."""
+        return self.steps.get(self._aliases.get(name, name))
+
+    def after(self, step: Step) -> Step | None:
+        """The step declared after this one; None after the last."""
+        names = list(self.steps)
+        index = names.index(step.name) + 1
+        return self.steps[names[index]] if index < len(names) else None
+
+    def follow(self, step: Step, name: str) -> Step:
+        """The step `name` as a target of `step`; UnknownStep if there is none, or if it isn't a declared edge."""
+        target = self.find(name)
+        if target is None:
+            raise UnknownStep(
+                f"step {step.name!r} of {self.name!r} leads to {name!r}, which doesn't exist; "
+                f"the steps are {', '.join(self.steps)}"
+            )
+        if step.next is not None and target.name not in {t.name for n in step.next if (t := self.find(n))}:
+            raise UnknownStep(
+                f"step {step.name!r} of {self.name!r} leads to {name!r}, but declares next={list(step.next)}"
+            )
+        return target
+
+
+def _checked_timeout(timeout: timedelta, at: str) -> timedelta:
+    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+        raise DefinitionError(f"{at}: a timeout must be a positive timedelta, not {timeout!r}")
+    return timeout

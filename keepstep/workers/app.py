@@ -1,0 +1,57 @@
+"""The Celery app of keepstep's workers: `keepstep worker`, or `celery -A keepstep.workers.app worker`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+from uuid import UUID
+
+from celery import Celery, signals
+from kombu.entity import Queue
+
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.ring import Delivery
+from keepstep.config.celery_options import celery_options
+from keepstep.config.logs import FORMAT
+from keepstep.config.settings import Settings, settings
+from keepstep.steps.workflow import DEFAULT_QUEUE
+from keepstep.workers.engine import Engine
+from keepstep.workers.execute import execute
+from keepstep.workers.node import node_step
+from keepstep.workers.publish import TASK, Bell
+from keepstep.workers.registry import Registry
+
+
+def make_app(given: Settings) -> tuple[Celery, Engine]:
+    """A Celery app with keepstep's one task and its bootstep, and the engine behind it."""
+    registry = Registry()
+    registry.load(given.workflows)
+    app = Celery("keepstep", set_as_current=False)
+    app.conf.update(celery_options(given))
+    queues = sorted({DEFAULT_QUEUE, *registry.queues})
+    app.conf.task_queues = [Queue(name) for name in queues]
+    engine = Engine(
+        settings=given,
+        db=Database(given.database_url, application_name="keepstep worker"),
+        registry=registry,
+        bell=Bell(app, show_thread_ids=given.show_thread_ids),
+    )
+    app.steps["worker"].add(node_step(engine))
+
+    @app.task(name=TASK, bind=True)
+    def step(task: Any, case: str, seq: int, *_: Any, **__: Any) -> None:
+        """Run one step of one case. Further arguments are a newer release's, and are passed over."""
+        info = task.request.delivery_info or {}
+        execute(engine, Delivery(case=UUID(case), seq=seq), redelivered=bool(info.get("redelivered")))
+
+    return app, engine
+
+
+@signals.setup_logging.connect
+def _setup_logging(loglevel: int | str | None = None, logfile: str | None = None, **_: Any) -> None:
+    logging.basicConfig(level=loglevel or settings().log_level, format=FORMAT, filename=logfile or None)
+    logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)  # one line a transition, ours
+    logging.getLogger("celery.app.trace").setLevel(logging.WARNING)
+
+
+app, engine = make_app(settings())

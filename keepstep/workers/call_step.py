@@ -1,0 +1,54 @@
+"""Run a step's own code, and turn whatever it does into a result. Nothing is held meanwhile: no lock, no connection."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from uuid import UUID
+
+from billiard.exceptions import SoftTimeLimitExceeded
+from celery.exceptions import WorkerShutdown, WorkerTerminate
+from pydantic import BaseModel
+
+from keepstep.checkpoint.claims import Claim
+from keepstep.config.logs import case_logger
+from keepstep.steps.call import Call
+from keepstep.steps.decide import Raised, Result, Returned, TimedOut
+from keepstep.steps.keys import idempotency_key
+from keepstep.steps.workflow import Step
+
+
+def call_step(step: Step, state: BaseModel, claim: Claim) -> Result:
+    """Call the function with its copy of the state. What it raises becomes a result too, `sys.exit()` included."""
+    call = make_call(claim)
+    try:
+        value = step.function(state, call)
+        if inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+    except SoftTimeLimitExceeded:
+        return TimedOut(timeout=claim.timeout)
+    except (WorkerShutdown, WorkerTerminate, KeyboardInterrupt):
+        raise  # the worker's own end, not the step's
+    except (Exception, SystemExit) as error:
+        call.log.warning("%s: %s", type(error).__name__, error, exc_info=error)
+        return Raised(error=error)
+    return Returned(value=value, copy=state)
+
+
+def make_call(claim: Claim) -> Call:
+    """What the step is told about its call."""
+    key: UUID = idempotency_key(claim.run, claim.delivery.seq, claim.step)
+    return Call(
+        workflow=claim.workflow,
+        thread_id=claim.thread_id,
+        step=claim.step,
+        seq=claim.delivery.seq,
+        attempt=claim.attempt,
+        deadline=claim.deadline,
+        log=case_logger(claim.workflow, claim.thread_id, claim.step, claim.delivery.seq),
+        _key=key,
+    )
+
+
+async def _awaited(value: object) -> object:
+    return await value  # type: ignore[misc]

@@ -1,0 +1,47 @@
+"""What a worker's processes have in common: settings, database, workflows, and the bell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from keepstep.checkpoint.claims import Claimant
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.recovery import Limits
+from keepstep.config.settings import Settings
+from keepstep.workers import process
+from keepstep.workers.publish import Bell
+from keepstep.workers.registry import Registry
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """One worker. Made before its pool is forked, so that every child has the same node id."""
+
+    settings: Settings
+    db: Database
+    registry: Registry
+    bell: Bell
+    node_id: UUID = field(default_factory=uuid4)
+
+    def __post_init__(self) -> None:
+        self._known = self.registry.known
+
+    @property
+    def claimant(self) -> Claimant:
+        """This very process, as it signs its claims."""
+        return Claimant(owner=self.node_id, executor=process.executor(), known=self._known)
+
+    @property
+    def host_id(self) -> str:
+        """The host's identity, or the one that the settings give it."""
+        return self.settings.host_id or process.host_id()
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of the sweep."""
+        return Limits(
+            rows=self.settings.ring_batch,
+            max_crashes=self.settings.max_crashes,
+            max_node_deaths=self.settings.max_node_deaths,
+        )

@@ -1,0 +1,164 @@
+"""A worker's main process: it beats, watches its pool, sweeps, and leaves in order. A bootstep of Celery's worker."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from celery import bootsteps
+from celery.worker import state as worker_state
+from sqlalchemy.exc import SQLAlchemyError
+
+from keepstep._version import __version__
+from keepstep.checkpoint import nodes, schema
+from keepstep.checkpoint.nodes import Node
+from keepstep.steps.errors import DatabaseUnavailable, SchemaOutdated
+from keepstep.workers import process
+from keepstep.workers.children import Children
+from keepstep.workers.engine import Engine
+from keepstep.workers.heartbeat import ChildHeartbeat, ThreadHeartbeat
+from keepstep.workers.sweep import Sweep
+
+REFRESH = 0.2
+"""Seconds after which a pool process that has just been started is watched."""
+
+log = logging.getLogger("keepstep.node")
+
+
+def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
+    """The bootstep for this engine, to be added to a Celery app's worker blueprint."""
+
+    class NodeStep(bootsteps.StartStopStep):
+        """keepstep's part of the worker."""
+
+        requires = ("celery.worker.components:Pool",)
+
+        def __init__(self, worker: Any, **options: Any):
+            super().__init__(worker, **options)
+            wait_for_schema(engine)
+            self.threads: NodeThreads | None = None
+
+        def start(self, worker: Any) -> None:
+            self.threads = NodeThreads(engine, _node(engine, worker), _pool_pids(worker))
+            self.threads.start()
+
+        def stop(self, worker: Any) -> None:  # noqa: ARG002
+            if self.threads is not None:
+                self.threads.stop()
+                self.threads = None
+
+        terminate = stop
+
+    return NodeStep
+
+
+def wait_for_schema(engine: Engine) -> None:
+    """Wait until PostgreSQL answers; leave, saying what to run, if its tables are not the ones for this code."""
+    while True:
+        try:
+            schema.check(engine.db)
+            engine.db.dispose()  # the pool is forked next
+            return
+        except DatabaseUnavailable as error:
+            log.error("waiting for the database: %s", error)
+            time.sleep(1.0)
+        except SchemaOutdated as error:
+            raise SystemExit(f"keepstep: {error}") from None
+
+
+class NodeThreads:
+    """The heartbeat, and the threads that sweep and that watch the pool."""
+
+    def __init__(self, engine: Engine, node: Node, pids: Callable[[], Iterable[int]] | None):
+        self._engine, self._node = engine, node
+        url = engine.settings.heartbeat_url or engine.settings.database_url
+        beat = ThreadHeartbeat if pids is not None else ChildHeartbeat
+        self._heartbeat = beat(url, node, engine.settings.beat_seconds)
+        self._sweep = Sweep(engine, executing)
+        self._children = Children(pids) if pids is not None else None
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._sweeping, name="keepstep-sweep", daemon=True)]
+        if self._children is not None:
+            self._threads.append(threading.Thread(target=self._watching, name="keepstep-children", daemon=True))
+
+    def start(self) -> None:
+        """Appear among the nodes, and begin."""
+        self._heartbeat.start()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Leave in order: the node is forgotten unless it still runs something."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+        self._heartbeat.stop()
+        try:
+            nodes.remove(self._engine.db, [self._node.id])
+        except (DatabaseUnavailable, SQLAlchemyError) as error:
+            log.warning("could not say goodbye, the others will notice: %s", error)
+
+    def _sweeping(self) -> None:
+        while not self._over.is_set():
+            self._guarded(self._sweep.round)
+            self._over.wait(self._engine.settings.beat_seconds)
+
+    def _watching(self) -> None:
+        assert self._children is not None  # this thread runs only then
+        while not self._over.is_set():
+            for executor in self._children.wait(REFRESH):
+                if not self._over.is_set():
+                    self._guarded(partial(self._sweep.release, executor))
+        self._children.close()
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Whatever goes wrong in one round, the next one comes: recovery must not end before the worker does."""
+        try:
+            act()
+        except DatabaseUnavailable as error:
+            log.warning("no sweep: %s", error)
+            self._sweep.forget()
+        except Exception:
+            log.exception("a round of the sweep failed; the next one tries again")
+
+
+def executing() -> set[UUID] | None:
+    """The cases of which this worker has a message in hand; None if that can't be told just now."""
+    try:
+        requests = list(worker_state.reserved_requests) + list(worker_state.active_requests)
+    except RuntimeError:  # the set changed while it was read
+        return None
+    found = set()
+    for request in requests:
+        args = request.args
+        if args:
+            found.add(UUID(str(args[0])))
+    return found
+
+
+def _node(engine: Engine, worker: Any) -> Node:
+    return Node(
+        id=engine.node_id,
+        host=socket.gethostname(),
+        host_id=engine.host_id,
+        process=process.executor(),
+        queues=tuple(worker.app.amqp.queues.consume_from),
+        workflows=engine.registry.versions,
+        pool=worker.pool_cls.__module__.rpartition(".")[2],
+        concurrency=int(worker.concurrency or 1),
+        version=__version__,
+    )
+
+
+def _pool_pids(worker: Any) -> Callable[[], Iterable[int]] | None:
+    """How to list the pool's processes; None for pools of threads."""
+    pool = getattr(worker.pool, "_pool", None)
+    if pool is None or not hasattr(pool, "_pool"):
+        return None
+    return lambda: [child.pid for child in list(pool._pool) if child.pid]

@@ -1,0 +1,75 @@
+"""The workflows that this process knows, found in the modules that the user names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from keepstep.checkpoint import codec
+from keepstep.steps.errors import BadSetting, DefinitionError, UnknownWorkflow
+from keepstep.steps.workflow import Workflow
+
+
+class Registry:
+    """Workflows by name."""
+
+    def __init__(self, workflows: Iterable[Workflow] = ()):
+        self._workflows: dict[str, Workflow] = {}
+        for workflow in workflows:
+            self.add(workflow)
+
+    def add(self, workflow: Workflow) -> None:
+        """Take a finished definition; DefinitionError if it isn't sound, or if another one has its name."""
+        workflow.check()
+        other = self._workflows.setdefault(workflow.name, workflow)
+        if other is not workflow:
+            raise DefinitionError(
+                f"{workflow.at}: there are two workflows named {workflow.name!r}; the other is at {other.at}"
+            )
+
+    def load(self, modules: Iterable[str]) -> None:
+        """Import the modules and take every workflow that they define or import."""
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        for name in modules:
+            try:
+                module = importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+                    raise
+                raise BadSetting(
+                    f"KEEPSTEP_WORKFLOWS names the module {name!r}, which can't be found. "
+                    "Is it installed, or below the current folder?"
+                ) from None
+            found = {id(value): value for value in vars(module).values() if isinstance(value, Workflow)}
+            if not found:
+                raise BadSetting(f"KEEPSTEP_WORKFLOWS names the module {name!r}, which defines no Workflow")
+            for workflow in found.values():
+                self.add(workflow)
+
+    def get(self, name: str) -> Workflow:
+        """The workflow of this name; UnknownWorkflow lists those that are loaded."""
+        try:
+            return self._workflows[name]
+        except KeyError:
+            raise UnknownWorkflow(name, self._workflows) from None
+
+    def __iter__(self) -> Iterator[Workflow]:
+        return iter(self._workflows.values())
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Schema versions by name: what this process can load."""
+        return {workflow.name: workflow.schema_version for workflow in self}
+
+    @property
+    def known(self) -> str:
+        """The versions as the claim takes them."""
+        return codec.encode(self.versions)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Every queue that a step of these workflows uses."""
+        return tuple(sorted({step.queue for workflow in self for step in workflow.steps.values()}))

@@ -1,0 +1,132 @@
+"""The sweep: what every node does for all cases, so that nothing depends on the broker or on one process.
+
+Each round: look whether other nodes are dead, look whether this node really runs what the database says, and, when it
+is this node's turn, look at the heads that are due.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from keepstep.checkpoint import nodes, recovery, signals
+from keepstep.checkpoint.recovery import Recovery, Running
+from keepstep.workers import process
+from keepstep.workers.engine import Engine
+from keepstep.workers.judge import Judge
+
+AUDIT_SECONDS = 2.0
+"""For how long a running head that nobody here executes is left alone."""
+PRUNE_EVERY = 30.0
+SLOWEST = 5.0
+"""Seconds between two looks of one node at the due heads, however many nodes share the work."""
+
+log = logging.getLogger("keepstep.sweep")
+
+
+class Sweep:
+    """One node's part of the recovery. executing: the ids of the cases that this node's pool has in hand."""
+
+    def __init__(self, engine: Engine, executing: Callable[[], set[UUID] | None]):
+        self._engine, self._executing = engine, executing
+        settings = engine.settings
+        self._judge = Judge(
+            lease=settings.lease_seconds,
+            beat=settings.beat_seconds,
+            host_id=engine.host_id,
+            is_alive=process.is_alive,
+        )
+        self._suspects: dict[UUID, float] = {}  # lease -> when it was first seen without anybody executing it
+        self._turn = self._prune_at = 0.0
+
+    def round(self) -> None:
+        """Look once at everything. Raises DatabaseUnavailable when there is nothing to look at."""
+        alive = self._judge_others()
+        self._audit()
+        now = time.monotonic()
+        if now >= self._turn:
+            self._look_at_due()
+            share = min(SLOWEST, self._engine.settings.beat_seconds * (alive + 1))
+            self._turn = now + share * random.uniform(0.5, 1.0)
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY * random.uniform(0.5, 1.0)
+            pruned = recovery.prune(self._engine.db, self._engine.limits.rows)
+            if pruned:
+                log.info("%d ended cases were past their retention and are gone", pruned)
+
+    def forget(self) -> None:
+        """The database was away: what was watched before says nothing about the nodes now."""
+        self._judge.forget()
+        self._suspects.clear()
+
+    def release(self, executor: str) -> None:
+        """A process of this node's pool has died: recover what it was running, at once."""
+        engine = self._engine
+        self._ring("a pool process died", recovery.recover_executor(engine.db, engine.node_id, executor, engine.limits))
+
+    # ------------------------------------------------------------------------------------------------ dead nodes
+    def _judge_others(self) -> int:
+        """Recover what dead nodes were running; how many other nodes live."""
+        engine = self._engine
+        seen = nodes.others(engine.db, engine.node_id)
+        dead = self._judge.observe(seen, time.monotonic())
+        for verdict in dead:
+            log.warning("node %s is taken for dead: %s", verdict.id, verdict.proof)
+        if dead:
+            ids = [verdict.id for verdict in dead]
+            self._ring("a node died", recovery.recover_nodes(engine.db, ids, engine.limits))
+            nodes.remove(engine.db, ids)
+        return len(seen) - len(dead)
+
+    # ---------------------------------------------------------------------------------------------------- audit
+    def _audit(self) -> None:
+        """Running heads that name this node, but that it is not executing: a lost reply, an error of the engine."""
+        engine, now = self._engine, time.monotonic()
+        executing = self._executing()
+        here = recovery.running_here(engine.db, engine.node_id, engine.limits.rows)
+        crashed = [r for r in here if not process.is_alive(r.executor)]
+        self._recover(crashed, "crashed", "its process died")
+        idle = {} if executing is None else {r.lease: r for r in here if r.case not in executing}
+        self._suspects = {lease: self._suspects.get(lease, now) for lease in idle}
+        orphans = [idle[lease] for lease, since in self._suspects.items() if now - since >= AUDIT_SECONDS]
+        self._recover(orphans, "orphaned", "its node does not execute it")
+
+    def _recover(self, running: list[Running], outcome: str, message: str) -> None:
+        engine = self._engine
+        recovered = recovery.recover_leases(
+            engine.db, running, engine.limits, charge="crashes", outcome=outcome, message=message
+        )
+        self._ring(message, recovered)
+
+    # ------------------------------------------------------------------------------------------------ due heads
+    def _look_at_due(self) -> None:
+        engine, db, limits = self._engine, self._engine.db, self._engine.limits
+        engine.bell.ring(recovery.wake(db, limits))
+        self._ring_again()
+        self._ring("past its deadline", recovery.recover_overdue(db, limits))
+        self._ring("its node is gone", recovery.recover_unowned(db, limits))
+        for case in recovery.overdue_waits(db, limits):
+            if ring := signals.expire(db, case):
+                engine.bell.ring([ring])
+        for case in recovery.undelivered(db, limits):
+            if ring := signals.deliver(db, case):
+                engine.bell.ring([ring])
+        recovery.look_again(db, limits)
+
+    def _ring_again(self) -> None:
+        """Only where the broker's queue is empty: a real backlog must not be flooded with a second message each."""
+        engine = self._engine
+        queues = recovery.overdue_queues(engine.db, engine.limits)
+        empty = [queue for queue in queues if engine.bell.depth(queue) == 0]
+        again = recovery.ring_again(engine.db, empty, engine.limits)
+        if again:
+            log.info("ringing %d cases again on %s", len(again), ", ".join(empty))
+            engine.bell.ring(again)
+
+    def _ring(self, why: str, recovered: Recovery) -> None:
+        if recovered.rings or recovered.held:
+            log.warning("recovered %d cases, held %d: %s", len(recovered.rings), recovered.held, why)
+        self._engine.bell.ring(recovered.rings)
