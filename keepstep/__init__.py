@@ -21,7 +21,7 @@ from keepstep.steps.errors import (
     UnknownWorkflow,
     WaitTimeout,
 )
-from keepstep.steps.outcome import fail, finish, goto, sleep, wait_for
+from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, wait_for
 from keepstep.steps.retry import Retry
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client import Client
@@ -41,8 +41,10 @@ __all__ = [
     "DefinitionError",
     "KeepstepError",
     "NotDone",
+    "Outcome",
     "Retry",
     "StartPending",
+    "StepResult",
     "UnknownCase",
     "UnknownWorkflow",
     "WaitTimeout",

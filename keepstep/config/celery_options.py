@@ -13,7 +13,7 @@ VISIBILITY_TIMEOUT = 7 * 24 * 3600
 
 def celery_options(settings: Settings) -> dict[str, Any]:
     """The options of keepstep's own Celery app; a team's own app can update its configuration with them."""
-        return {
+    return {
         "broker_url": settings.broker_url,
         "broker_transport_options": transport_options(),
         # the task's result is its checkpoint

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 Update = Mapping[str, Any]
+"""Changes of the state, by field name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,10 @@ class WaitFor(Outcome):
     prompt: Any
     timeout: float | None
     on_timeout: str | None
+
+
+StepResult = Outcome | BaseModel | Update | None
+"""What a step may return: an outcome, the whole state, a dict of changes, or nothing."""
 
 
 def goto(step: str, /, **update: Any) -> Goto:

@@ -62,7 +62,8 @@ class Workflow:
     """A named definition of a state model and of steps, which follow one another in the order of declaration.
 
     name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
-    changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps.
+    changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps. permanent: errors that no retry can mend,
+    in any step.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Workflow:
         queue: str = DEFAULT_QUEUE,
         timeout: timedelta = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
+        permanent: Sequence[type[BaseException]] = (),
     ):
         self.at = caller("keepstep.steps")
         self.name = check_name("workflow", name, self.at)
@@ -85,6 +87,7 @@ class Workflow:
         self.queue = check_name("queue", queue, self.at)
         self.timeout = _checked_timeout(timeout, self.at)
         self.retry = retry or Retry()
+        self.permanent = tuple(permanent)
         self.steps: dict[str, Step] = {}
         self._aliases: dict[str, str] = {}
 
@@ -166,7 +169,7 @@ class Workflow:
             in_doubt=in_doubt,
             on_exhausted=on_exhausted,
             safe_errors=tuple(safe_errors),
-            permanent=tuple(permanent),
+            permanent=(*self.permanent, *permanent),
             at=at,
         )
         self._aliases.update(dict.fromkeys(aliases, step_name))
