@@ -109,7 +109,7 @@ def after(state: State, call: Call) -> Any:
     return note(state, call)
 
 
-# ------------------------------------------------------------------------------------------------------- what goes wrong
+# --------------------------------------------------------------------------------------------------- what goes wrong
 wrong = Workflow("wrong", state=State, retry=Retry(attempts=3, wait=wait_fixed(0.1)))
 
 

@@ -62,8 +62,8 @@ class Workflow:
     """A named definition of a state model and of steps, which follow one another in the order of declaration.
 
     name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
-    changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps. permanent: errors that no retry can mend,
-    in any step.
+    changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps.
+    permanent: errors that no retry can mend, in any step.
     """
 
     def __init__(

@@ -52,6 +52,7 @@ def _setup_logging(loglevel: int | str | None = None, logfile: str | None = None
     logging.basicConfig(level=loglevel or settings().log_level, format=FORMAT, filename=logfile or None)
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)  # one line a transition, ours
     logging.getLogger("celery.app.trace").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 app, engine = make_app(settings())
