@@ -52,16 +52,16 @@ def wake(db: Database, limits: Limits) -> list[Ring]:
     return rings(db.all(sweep.WAKE, {"limit": limits.rows}))
 
 
-def overdue_queues(db: Database, limits: Limits) -> list[str]:
-    """The queues with cases that should have been claimed by now."""
-    return [row.queue for row in db.all(sweep.OVERDUE_QUEUES, {"limit": limits.rows})]
+def overdue_queues(db: Database, limits: Limits, *, ahead: float) -> list[str]:
+    """The queues with cases that should have been claimed by now, or within `ahead` seconds."""
+    return [row.queue for row in db.all(sweep.OVERDUE_QUEUES, {"ahead": ahead, "limit": limits.rows})]
 
 
-def ring_again(db: Database, queues: Sequence[str], limits: Limits) -> list[Ring]:
-    """The overdue cases of these queues that some live node can load."""
+def ring_again(db: Database, queues: Sequence[str], limits: Limits, *, ahead: float) -> list[Ring]:
+    """Those cases of these queues that some live node can load."""
     if not queues:
         return []
-    return rings(db.all(sweep.RING_AGAIN, {"queues": list(queues), "limit": limits.rows}))
+    return rings(db.all(sweep.RING_AGAIN, {"queues": list(queues), "ahead": ahead, "limit": limits.rows}))
 
 
 def look_again(db: Database, limits: Limits) -> int:

@@ -88,7 +88,12 @@ class NodeThreads:
             self._threads.append(threading.Thread(target=self._watching, name="keepstep-children", daemon=True))
 
     def start(self) -> None:
-        """Appear among the nodes, and begin."""
+        """Appear among the nodes, and begin. Before the first sweep, which rings only what a node can load."""
+        try:
+            with self._engine.db.connect() as connection:
+                nodes.beat(connection, self._node)
+        except DatabaseUnavailable as error:
+            log.warning("the heartbeat registers this node later: %s", error)
         self._heartbeat.start()
         for thread in self._threads:
             thread.start()

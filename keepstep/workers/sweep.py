@@ -21,6 +21,8 @@ from keepstep.workers.judge import Judge
 AUDIT_SECONDS = 2.0
 """For how long a running head that nobody here executes is left alone."""
 PRUNE_EVERY = 30.0
+DEATH_AHEAD = 60.0
+"""Seconds. After a death, queued cases are rung before they are overdue: the dead may have held their messages."""
 SLOWEST = 5.0
 """Seconds between two looks of one node at the due heads, however many nodes share the work."""
 
@@ -66,6 +68,7 @@ class Sweep:
         """A process of this node's pool has died: recover what it was running, at once."""
         engine = self._engine
         self._ring("a pool process died", recovery.recover_executor(engine.db, engine.node_id, executor, engine.limits))
+        self._ring_again(ahead=DEATH_AHEAD)
 
     # ------------------------------------------------------------------------------------------------ dead nodes
     def _judge_others(self) -> int:
@@ -79,6 +82,7 @@ class Sweep:
             ids = [verdict.id for verdict in dead]
             self._ring("a node died", recovery.recover_nodes(engine.db, ids, engine.limits))
             nodes.remove(engine.db, ids)
+            self._ring_again(ahead=DEATH_AHEAD)
         return len(seen) - len(dead)
 
     # ---------------------------------------------------------------------------------------------------- audit
@@ -116,12 +120,12 @@ class Sweep:
                 engine.bell.ring([ring])
         recovery.look_again(db, limits)
 
-    def _ring_again(self) -> None:
+    def _ring_again(self, ahead: float = 0.0) -> None:
         """Only where the broker's queue is empty: a real backlog must not be flooded with a second message each."""
         engine = self._engine
-        queues = recovery.overdue_queues(engine.db, engine.limits)
+        queues = recovery.overdue_queues(engine.db, engine.limits, ahead=ahead)
         empty = [queue for queue in queues if engine.bell.depth(queue) == 0]
-        again = recovery.ring_again(engine.db, empty, engine.limits)
+        again = recovery.ring_again(engine.db, empty, engine.limits, ahead=ahead)
         if again:
             log.info("ringing %d cases again on %s", len(again), ", ".join(empty))
             engine.bell.ring(again)

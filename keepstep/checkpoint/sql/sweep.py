@@ -27,19 +27,20 @@ update keepstep.heads h set status = 'queued', due_at = {GRID}
 returning {_RING}
 """)
 
-# The queues that have cases which should have been claimed by now.
-OVERDUE_QUEUES = text("""
+_UNCLAIMED = """due_at <= clock_timestamp() + make_interval(secs => :ahead) and status = 'queued' and not paused"""
+
+# The queues that have cases which should have been claimed by now, or within `ahead` seconds.
+OVERDUE_QUEUES = text(f"""
 select distinct queue from (
   select queue from keepstep.heads
-   where due_at <= clock_timestamp() and status = 'queued' and not paused limit :limit) due
+   where {_UNCLAIMED} limit :limit) due
 """)
 
 # Ring those again, of the queues that the broker says are empty.
 RING_AGAIN = text(f"""
 update keepstep.heads h set due_at = {GRID}
   from (select id from keepstep.heads h
-         where due_at <= clock_timestamp() and status = 'queued' and not paused and queue = any(:queues)
-           and {_LOADABLE}
+         where {_UNCLAIMED} and queue = any(:queues) and {_LOADABLE}
          order by due_at limit :limit for update skip locked) due
  where h.id = due.id
 returning {_RING}
