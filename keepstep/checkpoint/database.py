@@ -25,11 +25,12 @@ class Database:
     """Runs statements: each alone in autocommit, or several in one transaction.
 
     pool_size: connections kept and, at the most, open. A connection is held for the length of one statement or
-    transaction only, never while a step runs.
+    transaction only, never while a step runs. ping: try each connection before use, so that a restart of the server
+    between two calls goes unnoticed; it costs a round trip, and the engine, which tries again by itself, goes without.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 5, application_name: str = "keepstep"):
-        self.url, self._pool_size, self._name = url, pool_size, application_name
+    def __init__(self, url: str, *, pool_size: int = 5, application_name: str = "keepstep", ping: bool = False):
+        self.url, self._pool_size, self._name, self._ping = url, pool_size, application_name, ping
         self._engine: sa.Engine | None = None
         self._pid: int | None = None
         self._lock = threading.Lock()
@@ -53,6 +54,7 @@ class Database:
             poolclass=QueuePool,
             pool_size=self._pool_size,
             max_overflow=0,
+            pool_pre_ping=self._ping,
             isolation_level="AUTOCOMMIT",
             connect_args={
                 "connect_timeout": 5,

@@ -1,8 +1,9 @@
-"""Every setting, its variable, unit and default. The only reader of the environment."""
+"""Every setting, its variable, unit and default. The only reader, and writer, of the environment."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
@@ -103,6 +104,21 @@ def read_settings(**overrides: object) -> Settings:
 def settings() -> Settings:
     """The settings of this process, read once."""
     return read_settings()
+
+
+def export_settings(**overrides: str | None) -> None:
+    """Put settings into the environment, for this process and its children; before anything has read them."""
+    os.environ.update(_variables(overrides))
+    settings.cache_clear()
+
+
+def child_environment(**overrides: str | None) -> dict[str, str]:
+    """The environment for a process that we start: ours, with these `KEEPSTEP_...` variables set."""
+    return {**os.environ, **_variables(overrides)}
+
+
+def _variables(overrides: Mapping[str, str | None]) -> dict[str, str]:
+    return {f"KEEPSTEP_{name.upper()}": value for name, value in overrides.items() if value is not None}
 
 
 def failpoint() -> str | None:

@@ -59,7 +59,7 @@ class Client:
         settings: Settings | None = None,
     ):
         self.settings = settings or read_settings(database_url=database_url, broker_url=broker_url)
-        self.db = Database(self.settings.database_url, application_name="keepstep client")
+        self.db = Database(self.settings.database_url, application_name="keepstep client", ping=True)
         self._bell = Bell(_publisher(self.settings), show_thread_ids=self.settings.show_thread_ids)
         self._silent_until = 0.0
         self.registry = Registry()

@@ -1,0 +1,60 @@
+"""`keepstep list`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from keepstep.checkpoint.reads import Case
+from keepstep.cli import session
+from keepstep.cli.printing import ago, console, json_option, one_line, print_json, status, table
+from keepstep.steps.moves import Status
+
+
+@click.command("list")
+@click.option("--workflow", help="Only this workflow's.")
+@click.option("--status", "wanted", type=click.Choice([str(s) for s in Status]), help="Only in this status.")
+@click.option("--step", help="Only those that stand at this step.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At the most.")
+@json_option
+def list_cases(workflow: str | None, wanted: str | None, step: str | None, limit: int, as_json: bool) -> None:
+    """List cases, the newest first, without their states."""
+    with session.open_client() as client:
+        found = client.list(workflow=workflow, status=wanted, step=step, limit=limit)
+    if as_json:
+        print_json([listed(case) for case in found])
+    elif found:
+        console().print(_table(found))
+        if len(found) == limit:
+            click.echo(f"the newest {limit}; --limit shows more", err=True)
+    else:
+        click.echo("no cases" if not (workflow or wanted or step) else "no cases match", err=True)
+
+
+def listed(case: Case) -> dict[str, Any]:
+    """A case as JSON in lists: what identifies it and where it stands."""
+    names = "id workflow thread_id status paused step seq attempt reason error created_at finished_at since due_at"
+    return {name: getattr(case, name) for name in names.split()}
+
+
+def _table(cases: Sequence[Case]) -> Any:
+    made = table("WORKFLOW", "THREAD ID", "STATUS", "STEP", "SINCE", "WHY")
+    for case in cases:
+        made.add_row(
+            escape(case.workflow),
+            escape(case.thread_id),
+            status(case.status, paused=case.paused),
+            escape(case.step or "-"),
+            ago(case.since),
+            escape(_why(case)),
+        )
+    return made
+
+
+def _why(case: Case) -> str:
+    error = case.error or case.reason or {}
+    parts = [str(error[name]) for name in ("why", "message") if error.get(name)]
+    return one_line(": ".join(parts), 60)

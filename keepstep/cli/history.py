@@ -1,0 +1,81 @@
+"""`keepstep history`: all that happened to a case."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from keepstep.checkpoint.reads import Event
+from keepstep.cli import session
+from keepstep.cli.given import case_arguments
+from keepstep.cli.printing import console, duration, json_option, one_line, print_json, table
+
+CHECKPOINTS = ("start", "step", "signal", "timeout")
+
+
+@click.command()
+@case_arguments
+@json_option
+def history(workflow: str, thread_id: str, as_json: bool) -> None:
+    """List all that happened to the case THREAD_ID of WORKFLOW: checkpoints, attempts that failed, signals.
+
+    AT is the time since the start; TOOK is how long the attempt took that wrote the checkpoint.
+    """
+    with session.open_client() as client:
+        events = client.history(workflow, thread_id)
+    if as_json:
+        print_json(events)
+        return
+    out = console()
+    begin = events[0].at
+    out.print(f"[bold]{escape(workflow)}/{escape(thread_id)}[/], started {begin.astimezone():%Y-%m-%d %H:%M:%S}")
+    out.print(_table(events, begin))
+
+
+def _table(events: Sequence[Event], begin: datetime) -> Any:
+    made = table("SEQ", "AT", "STEP", "WHAT", "ATTEMPT", "TOOK", "NOTE")
+    for event in events:
+        made.add_row(
+            "-" if event.seq is None else str(event.seq),
+            f"+{duration((event.at - begin).total_seconds())}",
+            escape(event.step),
+            _what(event),
+            _attempt(event),
+            _took(event),
+            escape(_note(event)),
+        )
+    return made
+
+
+def _what(event: Event) -> str:
+    if event.kind in CHECKPOINTS:
+        return event.kind
+    return f"[cyan]{event.kind}[/]" if event.kind == "sent" else f"[red]{event.kind.replace('_', ' ')}[/]"
+
+
+def _attempt(event: Event) -> str:
+    made = event.detail.get("attempt")
+    return str(made) if made else ""
+
+
+def _took(event: Event) -> str:
+    started = event.detail.get("started_at")
+    return duration((event.at - started).total_seconds()) if started else ""
+
+
+def _note(event: Event) -> str:
+    detail = event.detail
+    if event.kind == "sent":
+        who = f"by {detail['actor']}: " if detail["actor"] else ""
+        refused = f" (not used: {detail['refused']})" if detail["refused"] else ""
+        return one_line(f"{who}{json.dumps(detail['payload'], ensure_ascii=False)}{refused}", 120)
+    error = detail.get("error")
+    if error:
+        parts = [str(error[name]) for name in ("why", "type", "message") if error.get(name)]
+        return one_line(": ".join(parts), 160)
+    return f"-> {detail['status']}" if detail.get("status") in ("waiting", "sleeping", "completed") else ""

@@ -1,0 +1,86 @@
+"""`keepstep`: the command line. Every refusal is one line on stderr, and an exit code that a script can use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from keepstep._version import __version__
+from keepstep.cli import exits
+from keepstep.cli.group import LazyGroup
+from keepstep.config.settings import export_settings
+from keepstep.steps.errors import KeepstepError
+
+COMMANDS = {
+    "demo": ("keepstep.cli.demo:demo", "Watch a case of 42 steps survive the kill of its worker at step 34."),
+    "dev": ("keepstep.cli.dev:dev", "Run PostgreSQL, Valkey, a worker and Flower in the foreground."),
+    "db": ("keepstep.cli.db:db", "Bring the database's tables up to date, or check them."),
+    "worker": ("keepstep.cli.worker:worker", "Run a worker; takes all options of `celery worker`."),
+    "start": ("keepstep.cli.start:start", "Start a case."),
+    "show": ("keepstep.cli.show:show", "Say what a case is doing now, and what it waits for."),
+    "list": ("keepstep.cli.cases:list_cases", "List cases, the newest first."),
+    "history": ("keepstep.cli.history:history", "List all that happened to a case."),
+    "signal": ("keepstep.cli.signal:signal", "Send a signal to a case: an approval, a message."),
+    "retry": ("keepstep.cli.retry:retry", "Let a held case go on with the same step."),
+    "flower": ("keepstep.cli.flower:flower", "Run Flower for keepstep's workers, on 127.0.0.1."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at=COMMANDS,
+    epilog=exits.explain(),
+    context_settings={"max_content_width": 100},
+)
+@click.option("--database-url", metavar="URL", help="PostgreSQL; else KEEPSTEP_DATABASE_URL.")
+@click.option("--broker-url", metavar="URL", help="Redis or Valkey; else KEEPSTEP_BROKER_URL.")
+@click.option("--workflows", metavar="MODULES", help="Modules, separated by commas; else KEEPSTEP_WORKFLOWS.")
+@click.version_option(__version__, package_name="keepstep", message="keepstep %(version)s")
+def cli(database_url: str | None, broker_url: str | None, workflows: str | None) -> None:
+    """Durable workflow steps on Celery, Redis and PostgreSQL."""
+    export_settings(database_url=database_url, broker_url=broker_url, workflows=workflows)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run one command, and exit with its code."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. What isn't a refusal is a bug, and keeps its traceback."""
+    try:
+        code = cli.main(args=None if args is None else list(args), prog_name="keepstep", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else exits.Exit.OK
+    except KeepstepError as error:
+        return fail(str(error), exits.code_for(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return exits.Exit.USAGE
+    except click.UsageError as error:
+        return fail(_usage(error), exits.Exit.USAGE)
+    except click.ClickException as error:
+        return fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return exits.Exit.INTERRUPTED
+    except BrokenPipeError:  # `keepstep list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.Exit.FAILED
+
+
+def fail(message: str, code: int) -> int:
+    """Say on stderr, in one line, why it didn't work; returns the code."""
+    click.echo(f"keepstep: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _usage(error: click.UsageError) -> str:
+    where = error.ctx.command_path if error.ctx is not None else "keepstep"
+    return f"{error.format_message()} See: {where} --help"
+
+
+if __name__ == "__main__":
+    main()

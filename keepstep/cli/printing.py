@@ -1,0 +1,100 @@
+"""How the commands print: tables for a person, JSON for a script, times in words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PIPED_WIDTH = 160
+"""Columns when nobody's terminal says how many there are: a line of a table is then seldom cut."""
+
+STYLES = {
+    "queued": "cyan",
+    "running": "bold cyan",
+    "sleeping": "blue",
+    "waiting": "yellow",
+    "held": "bold red",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "dim",
+}
+
+
+def json_option(command: F) -> F:
+    """The option --json, for every command that prints data."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")(command)
+
+
+def console(*, piped_width: int = PIPED_WIDTH) -> Console:
+    """Stdout for a person: colours and the terminal's width only where there is a terminal."""
+    width = shutil.get_terminal_size(fallback=(piped_width, 24)).columns
+    return Console(highlight=False, width=width, file=sys.stdout)
+
+
+def table(*columns: str) -> Table:
+    """A plain table: no box, one line under its head."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        made.add_column(name, overflow="fold", no_wrap=False)
+    return made
+
+
+def print_json(value: Any) -> None:
+    """Print as JSON: instants in ISO 8601, ids as text."""
+    click.echo(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def status(name: str, *, paused: bool = False) -> str:
+    """A status in its colour, as rich's markup."""
+    style = STYLES.get(name, "")
+    return f"[{style}]{name}[/]" + (" [dim](paused)[/]" if paused else "") if style else name
+
+
+def duration(seconds: float) -> str:
+    """A length of time in at most two units."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"
+
+
+def ago(instant: datetime | None) -> str:
+    """How long ago that was, or in what time it will be, by this machine's clock."""
+    if instant is None:
+        return "-"
+    seconds = (datetime.now(UTC) - instant).total_seconds()
+    return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+
+
+def moment(instant: datetime) -> str:
+    """An instant to the second, in this machine's time zone, with how long ago it was."""
+    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S} ({ago(instant)})"
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """The text in one line, cut after `limit` characters."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else joined[: limit - 1] + "…"

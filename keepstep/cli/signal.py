@@ -1,0 +1,53 @@
+"""`keepstep signal`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from keepstep.cli import session
+from keepstep.cli.exits import Exit
+from keepstep.cli.given import JsonValue, case_arguments
+from keepstep.cli.printing import json_option, print_json
+
+FATES = {
+    "delivered": "delivered: the case goes on",
+    "kept": "kept: the case isn't waiting for it yet, and will find it when it does",
+    "repeated": "repeated: the same was sent before, and counts once",
+    "late": "late: the deadline had passed; it is kept in the history, and changes nothing",
+}
+
+
+@click.command()
+@case_arguments
+@click.argument("name")
+@click.option("--payload", type=JsonValue(), default=None, metavar="JSON", help="JSON, @file, or - for stdin.")
+@click.option("--actor", metavar="WHO", help="Who decides; also fills the payload's `actor`, if it asks for one.")
+@click.option("--dedupe-key", metavar="KEY", help="Sent twice with one key, it counts once.")
+@json_option
+def signal(
+    workflow: str,
+    thread_id: str,
+    name: str,
+    payload: Any,
+    actor: str | None,
+    dedupe_key: str | None,
+    as_json: bool,
+) -> int:
+    """Send the signal NAME to the case THREAD_ID of WORKFLOW.
+
+    If the case waits for it, it goes on at once; otherwise the signal is kept until it does. Exit code 4: the case was
+    decided otherwise before, has ended, or its deadline has passed.
+    """
+    with session.open_client() as client, session.listening() as bell:
+        receipt = client.signal(workflow, thread_id, name, payload, actor=actor, dedupe_key=dedupe_key)
+    if as_json:
+        print_json({"workflow": workflow, "thread_id": thread_id, "name": name, "fate": receipt.fate})
+    else:
+        click.echo(f"{workflow}/{thread_id} {name} {FATES[receipt.fate]}")
+    if bell.failed:
+        click.echo(
+            f"keepstep: it is stored; the case goes on when Redis at {session.broker()} can be reached again.", err=True
+        )
+    return Exit.CONFLICT if receipt.fate == "late" else Exit.OK
