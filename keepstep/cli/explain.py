@@ -58,7 +58,7 @@ def _sleeping(case: Case) -> list[str]:
 
 def _waiting(case: Case, wait: dict[str, Any]) -> list[str]:
     deadline = f", until {moment(wait['deadline'])}" if wait["deadline"] else ""
-    lines = [f"It waits for [bold]{escape(wait['name'])}[/]{escape(deadline)}. Nothing is held meanwhile."]
+    lines = [f"It waits for [bold]{escape(wait['name'])}[/]{escape(deadline)}."]
     if wait["prompt"] is not None:
         lines += ["It asks:", *(f"  {escape(line)}" for line in _prompt(wait["prompt"]))]
     return [*lines, "Answer it:", f"  [bold]{escape(answer_command(case, wait))}[/]"]

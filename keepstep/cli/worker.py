@@ -9,7 +9,7 @@ import click
 
 from keepstep.cli.group import Verbatim, given
 from keepstep.config.settings import settings
-from keepstep.steps.errors import BadSetting
+from keepstep.steps.errors import BadSetting, SchemaOutdated
 
 
 @click.command(cls=Verbatim)
@@ -50,5 +50,10 @@ def run_celery_worker(args: list[str]) -> int:
     # root is discouraged because of pickle, which keepstep's app accepts from nobody
     warnings.filterwarnings("ignore", message=".*superuser privileges", category=SecurityWarning)
     context = CLIContext(app=app, no_color=None, workdir=None)
-    code = celery_worker.main(args=args, prog_name="keepstep worker", obj=context, standalone_mode=False)
+    try:
+        code = celery_worker.main(args=args, prog_name="keepstep worker", obj=context, standalone_mode=False)
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, SchemaOutdated):  # the bootstep's; as a refusal it has its own exit code
+            raise leaving.__context__ from None
+        raise
     return int(code or 0)

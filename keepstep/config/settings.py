@@ -81,10 +81,10 @@ def postgres_url(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urlsplit(url)
+    """The URL as it may be shown: without its password, and without SQLAlchemy's name for the driver."""
+    parts = urlsplit(url.replace("postgresql+psycopg2://", "postgresql://", 1))
     if parts.password is None:
-        return url
+        return urlunsplit(parts)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
 
@@ -97,7 +97,7 @@ def read_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0]) if first["loc"] else "?"
-        raise BadSetting(f"KEEPSTEP_{name.upper()}: {first['msg']}") from None
+        raise BadSetting(f"KEEPSTEP_{name.upper()}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 @lru_cache(maxsize=1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from keepstep.steps.errors import BadOutcome, BadState
 
@@ -20,30 +21,34 @@ JSON = dict[str, Any]
 """A state as plain JSON values: the keys are field names."""
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_UNSERIALISABLE = (PydanticSerializationError, UnicodeError, ValueError, RecursionError)
+
+
 def load(model: type[BaseModel], stored: Mapping[str, Any]) -> BaseModel:
-    """Make the model from stored JSON; BadState names the first field that doesn't fit."""
-    try:
-        return model.model_validate(stored, by_name=True, by_alias=False)
-    except ValidationError as error:
-        raise _refused(model, error) from None
+    """Make the model from stored JSON; BadState names the first field that doesn't fit.
+
+    Validated as JSON, not as Python values: so a strict model takes its dates and tuples back.
+    """
+    return _from_json(model, stored, _encode(stored, model.__name__))
 
 
 def dump(state: BaseModel) -> JSON:
     """Make JSON from a valid state, and prove that it comes back as it was."""
     model = type(state)
     try:
-        stored: JSON = state.model_dump(mode="json", by_alias=False, warnings=False)
-    except (PydanticSerializationError, UnicodeError, ValueError, RecursionError) as error:
-        raise BadState(
-            f"{model.__name__}{_unserialisable(state)} can't be JSON: {str(error).splitlines()[0]}",
-            path=_unserialisable(state),
-        ) from None
-    refuse_what_json_lacks(stored, model.__name__)
-    back = load(model, stored)
-    lost = _difference(_fields(state), _fields(back), "")
+        # round_trip: what can be loaded again, so no computed fields
+        stored: Any = state.model_dump(mode="json", by_alias=False, round_trip=True, warnings=False)
+    except _UNSERIALISABLE as error:
+        path = _unserialisable(state)
+        raise BadState(f"{model.__name__}{path} can't be JSON: {str(error).splitlines()[0]}", path=path) from None
+    if not isinstance(stored, dict):
+        raise BadState(f"{model.__name__} becomes a {type(stored).__name__} in JSON, and not an object with its fields")
+    back = _from_json(model, stored, _encode(stored, model.__name__))
+    lost = _difference(state, back)
     if lost is not None:
         path, value = lost
-        _, reason = _unfit(value, "") or ("", f"a {type(value).__name__} doesn't come back as it was")
+        _, reason = _unfit(value) or ("", f"a {type(value).__name__} doesn't come back as it was")
         raise BadState(
             f"{model.__name__}{path} doesn't survive the round trip through JSON: {reason}. Give the field a type that "
             "pydantic can restore, or keep a reference",
@@ -61,12 +66,14 @@ def merge(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping
     if model.model_config.get("extra") != "allow":
         for name in update:
             if name not in fields:
-                raise BadState(f"{model.__name__} has no field {name!r}; it has {', '.join(fields)}", path=f"/{name}")
-    untouched = _fields(load(model, before))
-    both = [name for name, value in _fields(copy).items() if name in update and untouched.get(name) != value]
-    if both:
-        raise BadOutcome(f"the field {both[0]!r} was changed in place and also returned: do one of the two")
-    return dump(load(model, {**_fields(copy), **update}))
+                raise BadState(
+                    f"{model.__name__} has no field {name!r}; it has {', '.join(fields)}", path=pointer(name)
+                )
+    changed = _fields(copy)
+    if update:
+        _refuse_changed_both_ways(before, _fields(load(model, before)), changed, update)
+    merged = {**changed, **update}
+    return dump(_made(model, merged, lambda: model.model_validate(merged, by_name=True, by_alias=False)))
 
 
 def changes(model: type[BaseModel], returned: BaseModel) -> dict[str, Any]:
@@ -78,65 +85,154 @@ def changes(model: type[BaseModel], returned: BaseModel) -> dict[str, Any]:
 
 def refuse_what_json_lacks(value: Any, name: str = "") -> None:
     """Raise BadState for NaN, an infinity, a lone surrogate, or a value that is no JSON at all, with its path."""
-    try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
-    except (TypeError, ValueError, RecursionError) as error:
-        found = _unfit(value, "")
-        path, reason = found or ("", str(error))
-        raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path) from None
+    _encode(value, name)
+
+
+def pointer(key: object) -> str:
+    """One step of a JSON pointer (RFC 6901): `/name`, with `~` and `/` escaped."""
+    return "/" + str(key).replace("~", "~0").replace("/", "~1")
 
 
 def _fields(state: BaseModel) -> dict[str, Any]:
     return {**{name: getattr(state, name) for name in type(state).model_fields}, **(state.model_extra or {})}
 
 
-def _refused(model: type[BaseModel], error: ValidationError) -> BadState:
+def _children(value: Any) -> Iterable[tuple[Any, Any]]:
+    """What is one step of a path below the value."""
+    if isinstance(value, BaseModel):
+        return _fields(value).items()
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _refuse_changed_both_ways(
+    before: JSON, untouched: Mapping[str, Any], changed: Mapping[str, Any], update: Mapping[str, Any]
+) -> None:
+    for name in update:
+        if name not in changed or (name in untouched and name not in before):
+            continue  # not stored so far: a default factory may say something else each time
+        was, now = untouched.get(name), changed[name]
+        if name not in untouched or (was != now and _difference(was, now) is not None):
+            raise BadOutcome(f"the field {name!r} was changed in place and also returned: do one of the two")
+
+
+# ------------------------------------------------------------------------------------------------ making the model
+def _encode(value: Any, name: str) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        path, reason = _unfit(value) or ("", str(error))
+        raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path) from None
+
+
+def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: bytes) -> BaseModel:
+    return _made(model, stored, lambda: model.model_validate_json(text, by_name=True, by_alias=False))
+
+
+def _made(model: type[BaseModel], given: Mapping[str, Any], make: Callable[[], BaseModel]) -> BaseModel:
+    try:
+        return make()
+    except ValidationError as error:
+        raise _refused(model, given, error) from None
+    except Exception as error:  # a user's validator may raise anything
+        raised = traceback.format_exception_only(error)[-1].strip()
+        raise BadState(f"{model.__name__}: its validation raised {raised}") from error
+
+
+def _refused(model: type[BaseModel], given: Mapping[str, Any], error: ValidationError) -> BadState:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = "".join(f"/{part}" for part in first["loc"])
+    path = _path(first["loc"], given, is_missing=first["type"] == "missing")
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return BadState(f"{model.__name__}{path}: {first['msg']}{more}", path=path)
 
 
-def _unfit(value: Any, path: str) -> tuple[str, str] | None:
+def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> str:
+    """Pydantic's location as a JSON pointer: the tags of unions in it are no part of the JSON."""
+    path = ""
+    for part in location:
+        below = {str(key): item for key, item in _children(value)}
+        if str(part) in below:
+            path, value = path + pointer(part), below[str(part)]
+    return path + pointer(location[-1]) if is_missing else path
+
+
+# ------------------------------------------------------------------------------------------------ finding the culprit
+def _unfit(value: Any) -> tuple[str, str] | None:
     """The path of the first value that JSON can't hold, and why."""
+    try:
+        return _first_unfit(value)
+    except RecursionError:
+        return "", "it is nested too deeply, or contains itself"
+
+
+def _first_unfit(value: Any) -> tuple[str, str] | None:
+    flaw = _flaw(value)
+    if flaw is not None:
+        return "", flaw
+    for key, item in _children(value):
+        if (flaw := _flaw(key)) is not None:
+            return "", f"its key {key!r}: {flaw}"
+        if (found := _first_unfit(item)) is not None:
+            return pointer(key) + found[0], found[1]
+    return None
+
+
+def _flaw(value: Any) -> str | None:
+    """Why this value, apart from those inside of it, is no JSON."""
     if isinstance(value, float) and not math.isfinite(value):
-        return path, f"{value} is not a JSON number"
+        return f"{value} is not a JSON number"
     if isinstance(value, str):
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            return path, f"a lone surrogate at position {error.start} is no Unicode text"
-        return None
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            found = _unfit(key, f"{path}/{key!r}") or _unfit(item, f"{path}/{key}")
-            if found:
-                return found
-        return None
-    if isinstance(value, list | tuple):
-        return next((found for i, item in enumerate(value) if (found := _unfit(item, f"{path}/{i}"))), None)
-    if value is None or isinstance(value, bool | int | float):
-        return None
-    return path, f"a {type(value).__name__} is no JSON value"
+            return f"a lone surrogate at position {error.start} is no Unicode text"
+    elif isinstance(value, int):
+        try:
+            str(value)
+        except ValueError:
+            return f"an integer of {value.bit_length()} bits is too long to be written"
+    elif not (value is None or isinstance(value, float | Mapping | list | tuple)):
+        return f"a {type(value).__name__} is no JSON value"
+    return None
 
 
 def _unserialisable(state: BaseModel) -> str:
-    """The path of the first field that pydantic can't write as JSON."""
-    for name in type(state).model_fields:
+    """The path of the first value that pydantic can't write as JSON."""
+    for name, value in _fields(state).items():
         try:
             state.model_dump(mode="json", include={name}, warnings=False)
-        except (PydanticSerializationError, UnicodeError, ValueError, RecursionError):
-            return f"/{name}"
+        except _UNSERIALISABLE:
+            try:
+                return pointer(name) + _unserialisable_below(value)
+            except RecursionError:
+                return pointer(name)
     return ""
 
 
-def _difference(a: Any, b: Any, path: str) -> tuple[str, Any] | None:
+def _unserialisable_below(value: Any) -> str:
+    for key, item in _children(value):
+        try:
+            to_jsonable_python(item)
+        except _UNSERIALISABLE:
+            return pointer(key) + _unserialisable_below(item)
+    return ""
+
+
+def _difference(a: Any, b: Any) -> tuple[str, Any] | None:
     """The first value of `a` that differs in `b`, with its path; a tuple and a list of the same items are as one."""
-    if isinstance(a, BaseModel) and type(a) is type(b):
-        return _difference(_fields(a), _fields(b), path)
+    kind = type(a)
+    if kind in _SCALARS:
+        return None if kind is type(b) and a == b else ("", a)
+    if isinstance(a, BaseModel) and kind is type(b):
+        a, b = _fields(a), _fields(b)
     if isinstance(a, Mapping) and isinstance(b, Mapping) and a.keys() == b.keys():
-        return next((found for k in a if (found := _difference(a[k], b[k], f"{path}/{k}"))), None)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
-        pairs = enumerate(zip(a, b, strict=True))
-        return next((found for i, (x, y) in pairs if (found := _difference(x, y, f"{path}/{i}"))), None)
-    return None if type(a) is type(b) and a == b else (path, a)
+        pairs: Iterable[tuple[Any, Any, Any]] = ((key, a[key], b[key]) for key in a)
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        pairs = zip(range(len(a)), a, b, strict=True)
+    else:
+        return None if kind is type(b) and a == b else ("", a)
+    for key, x, y in pairs:
+        if (found := _difference(x, y)) is not None:
+            return pointer(key) + found[0], found[1]
+    return None

@@ -28,7 +28,7 @@ class Worker:
         self.log = log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "keepstep.workers.app", "worker", *arguments],
+                [sys.executable, "-m", "keepstep.cli.main", "worker", *arguments],
                 env={**os.environ, **env},
                 cwd=ROOT,
                 stdout=out,

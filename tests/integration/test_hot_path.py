@@ -1,0 +1,121 @@
+"""What a step costs: two round trips, one durable flush, one message, and HOT updates of the head."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import pytest
+import redis
+import sqlalchemy as sa
+
+from keepstep import Client
+from keepstep.checkpoint import births, claims, commits
+from keepstep.checkpoint.database import Database
+from keepstep.config.settings import postgres_url
+from keepstep.steps import state as states
+from keepstep.steps.decide import Returned, View, decide
+from tests import flows
+from tests.support.eventually import eventually
+from tests.support.proxy import Wiretap, wiretap
+
+
+@pytest.fixture
+def tap(database_url: str) -> Iterator[Wiretap]:
+    with wiretap(urlsplit(database_url).port or 5432) as tap:
+        yield tap
+
+
+def test_a_step_costs_two_round_trips_to_the_database(
+    client: Client, start_worker, tap: Wiretap, database_url: str
+) -> None:
+    parts = urlsplit(database_url)
+    tapped = urlunsplit(parts._replace(netloc=f"postgres@127.0.0.1:{tap.port}"))
+    start_worker(pool="prefork", concurrency=1, env={"KEEPSTEP_DATABASE_URL": tapped})
+    client.start("ten", "warm", {})
+    client.wait("ten", "warm", 20)
+    [hot] = [asked for asked in tap.asked if any("asked as materialized" in q for q in asked)]
+    before = len(hot)
+    client.start("ten", "A", {})
+    client.wait("ten", "A", 20)
+    assert len(hot) - before == 2 * 10, hot[before:]
+
+
+def test_a_step_costs_one_publish(client: Client, start_worker, broker_url: str) -> None:
+    start_worker(concurrency=1, env={"KEEPSTEP_EVENTS": "false"})
+    client.start("ten", "warm", {})
+    client.wait("ten", "warm", 20)
+    with redis.Redis.from_url(broker_url) as valkey:
+        before = _calls(valkey, "lpush")
+        client.start("ten", "A", {})
+        client.wait("ten", "A", 20)
+        assert _calls(valkey, "lpush") - before == 10
+
+
+def _calls(valkey: redis.Redis, command: str) -> int:
+    return int(valkey.info("commandstats").get(f"cmdstat_{command}", {}).get("calls", 0))
+
+
+class OneSession:
+    """A database of one session, whose own WAL flushes PostgreSQL 18 counts."""
+
+    def __init__(self, url: str):
+        self.db = Database(postgres_url(url), pool_size=1)
+        if self.db.all(sa.text("select current_setting('server_version_num')::int as n"))[0].n < 180000:
+            pytest.skip("counting the flushes of one backend needs PostgreSQL 18")
+
+    def flushes(self) -> int:
+        """How often this session itself made the WAL durable. A statement's figures are there after it."""
+        query = sa.text(
+            "select coalesce(sum(fsyncs), 0)::int as n from pg_stat_get_backend_io(pg_backend_pid()) where object = 'wal'"
+        )
+        self.db.all(sa.text("select pg_stat_force_next_flush()"))
+        return int(self.db.all(query)[0].n)
+
+
+def _run_one_step(one: OneSession, thread_id: str, workflow=flows.ten) -> tuple[int, int]:
+    """Flushes of the claim and of the commit."""
+    ring, _ = births.start(one.db, workflow, thread_id, {}, max_state_bytes=10**6)
+    who = claims.Claimant(owner=uuid4(), executor="1:1", known=json.dumps({workflow.name: 1}))
+    before = one.flushes()
+    claim = claims.claim(one.db, claims.Delivery(case=ring.case, seq=0), who, uuid4())
+    claimed = one.flushes()
+    copy = states.load(workflow.state, claim.state)
+    view = View(workflow=workflow, step=workflow.first, before=claim.state)
+    decision = decide(view, Returned(value={"log": ["x"]}, copy=copy))
+    stored = commits.weigh(claim, decision, max_state_bytes=10**6)
+    assert commits.commit(one.db, claim, decision, stored, version=1, took=0.0)
+    return claimed - before, one.flushes() - claimed
+
+
+def test_the_claim_does_not_flush_and_the_commit_flushes_once(database_url: str) -> None:
+    one = OneSession(database_url)
+    for attempt in range(5):
+        claim, commit = _run_one_step(one, f"A{attempt}")
+        assert claim == 0, "a lost claim does no harm, so it needs no flush"
+        assert commit == 1
+
+
+def test_under_in_doubt_hold_the_claim_is_durable_before_the_call(database_url: str) -> None:
+    claim, commit = _run_one_step(OneSession(database_url), "A", flows.careful)
+    assert claim == 1, "the claim is the record of the intent to call"
+    assert commit == 1
+
+
+def test_almost_every_update_of_a_head_is_hot(client: Client, start_worker, db: Database) -> None:
+    worker = start_worker(concurrency=2)
+    for i in range(30):
+        client.start("ten", f"A{i}", {})
+    for i in range(30):
+        client.wait("ten", f"A{i}", 30)
+    worker.stop()  # a session reports its figures at its end
+    counted = sa.text(
+        "select n_tup_upd as updates, n_tup_hot_upd as hot from pg_stat_user_tables "
+        "where schemaname = 'keepstep' and relname = 'heads'"
+    )
+    # a claim and a commit for each step, but for the last commit, which deletes the head
+    row = eventually(lambda: (r := db.all(counted)[0]).updates >= 30 * 19 and r)
+    print(f"{row.hot} of {row.updates} updates were HOT")
+    assert row.hot / row.updates > 0.8
