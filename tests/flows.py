@@ -182,4 +182,24 @@ async def wait_politely(state: State, call: Call) -> Any:
     return note(state, call)
 
 
-ALL = [ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine]
+# ------------------------------------------------------------------------------- forty trivial steps, for measurements
+class Numbers(BaseModel):
+    """blob: carried along. log: one small value a step."""
+
+    blob: str = ""
+    log: list[int] = []
+
+
+forty = Workflow("forty", state=Numbers)
+
+
+def _small(number: int) -> None:
+    @forty.step(name=f"n{number}")
+    def small(state: Numbers, call: Call) -> dict[str, Any]:
+        return {"log": [*state.log, number % 10]}
+
+
+for _i in range(1, 41):
+    _small(_i)
+
+ALL = [forty, ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine]

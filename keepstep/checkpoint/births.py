@@ -41,7 +41,7 @@ def start(
     StartPending (another transaction is starting it right now).
     """
     check_thread_id(thread_id)
-    sent, state = _read(workflow, thread_id, given)
+    sent, payload = _read(workflow, thread_id, given, max_state_bytes)
     first = workflow.first.target
     ring = Ring.to(first, case=case_id(workflow.name, thread_id), seq=0, workflow=workflow.name, thread_id=thread_id)
     params = {
@@ -56,7 +56,7 @@ def start(
         "timeout": first.timeout,
         "in_doubt": first.in_doubt,
         "schema_version": workflow.schema_version,
-        "payload": link({}, state, 0, max_bytes=max_state_bytes, snapshot=True).payload,
+        "payload": payload,
     }
     if connection is not None:
         return ring, _insert(connection, params, sent)
@@ -84,18 +84,19 @@ def _insert(connection: sa.Connection, params: dict[str, Any], sent: Any) -> boo
     return False
 
 
-def _read(workflow: Workflow, thread_id: str, given: Input) -> tuple[Any, states.JSON]:
-    """What was sent, as JSON, and the state that it makes."""
+def _read(workflow: Workflow, thread_id: str, given: Input, max_bytes: int) -> tuple[Any, str]:
+    """What was sent, as JSON, and the first snapshot that it makes."""
     try:
         if isinstance(given, BaseModel):
             if not isinstance(given, workflow.state):
                 raise BadState(f"a {type(given).__name__} was given, the state is a {workflow.state.__name__}")
             state = states.dump(given)
             sent = {name: state[name] for name in given.model_fields_set if name in state}
-            return sent, state
-        sent = dict(given)
-        states.refuse_what_json_lacks(sent, workflow.state.__name__)
-        return sent, states.dump(states.load(workflow.state, sent))
+        else:
+            sent = dict(given)
+            states.refuse_what_json_lacks(sent, workflow.state.__name__)
+            state = states.dump(states.load(workflow.state, sent))
+        return sent, link({}, state, 0, max_bytes=max_bytes, snapshot=True).payload
     except BadState as error:
         message = f"{workflow.name}/{thread_id} is not started: {error}"
         raise type(error)(message, path=error.path) from None

@@ -8,12 +8,15 @@ from typing import Any
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.delta import DELTA_OVERHEAD, apply, diff
 from keepstep.steps.errors import CheckpointDamaged, StateTooLarge
-from keepstep.steps.state import JSON
+from keepstep.steps.state import JSON, pointer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What a new checkpoint stores. weight: of all deltas since the last snapshot, in bytes; 0 on a snapshot."""
+    """What a new checkpoint stores.
+
+    weight: of all deltas since the last snapshot, in bytes, with what they took away; 0 on a snapshot.
+    """
 
     payload: str
     is_snapshot: bool
@@ -24,7 +27,8 @@ def link(before: JSON, after: JSON, weight: int, *, max_bytes: int, snapshot: bo
     """Choose between a delta and a snapshot: a snapshot when the deltas since the last one would outweigh it.
 
     weight: of the deltas so far. max_bytes: a larger state is refused with StateTooLarge, before anything is written.
-    So a load reads at most about twice the state, and writes stay proportional to the change.
+    What a delta takes away weighs too, because the snapshot still holds it. So a load reads at most about twice the
+    state, and writes stay proportional to the change.
     """
     whole = codec.encode(after)
     size = len(whole.encode())
@@ -33,8 +37,10 @@ def link(before: JSON, after: JSON, weight: int, *, max_bytes: int, snapshot: bo
             f"the state has {size:,} bytes, the most is {max_bytes:,} (KEEPSTEP_MAX_STATE_BYTES): keep large values "
             f"elsewhere and references to them in the state. {_largest(after)}"
         )
-    change = codec.encode(diff(before, after))
+    change = "" if snapshot else codec.encode(diff(before, after))
     weight += len(change.encode()) + DELTA_OVERHEAD
+    if not snapshot and weight <= size:
+        weight += max(0, len(codec.encode(before).encode()) - size)
     if snapshot or weight > size:
         return Link(payload=whole, is_snapshot=True, weight=0)
     return Link(payload=change, is_snapshot=False, weight=weight)
@@ -59,6 +65,6 @@ def assemble(links: list[list[Any]], seq: int) -> JSON:
 
 
 def _largest(state: JSON) -> str:
-    sizes = {name: len(codec.encode(value)) for name, value in state.items()}
-    name = max(sizes, key=lambda n: sizes[n], default="")
-    return f"The largest field is /{name} with {sizes[name]:,} bytes." if name else ""
+    sizes = {name: len(codec.encode(value).encode()) for name, value in state.items()}
+    name = max(sizes, key=lambda n: sizes[n], default=None)
+    return "" if name is None else f"The largest field is {pointer(name)} with {sizes[name]:,} bytes."

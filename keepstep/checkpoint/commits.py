@@ -41,8 +41,9 @@ def commit(
     """
     fence = {"id": claim.delivery.case, "lease": claim.lease}
     if stored is None:
-        row = db.one(hot.FAIL if decision.move == "fail" else hot.SET_ASIDE, fence | _set_aside(claim, decision))
-        if row is None and db.one(hot.ENDED, fence | {"seq": claim.delivery.seq}) is None:
+        params = fence | _set_aside(claim, decision)
+        row = db.one(hot.FAIL if decision.move == "fail" else hot.SET_ASIDE, params)
+        if row is None and db.one(hot.ENDED, params | {"seq": claim.delivery.seq}) is None:
             return None
         return Committed()
     params = fence | _checkpoint(claim, decision, stored, version, took)

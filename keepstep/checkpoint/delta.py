@@ -7,29 +7,43 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 from keepstep.steps.errors import CheckpointDamaged
+from keepstep.steps.state import pointer
 
 Operation = dict[str, Any]
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_PATH = re.compile(r"(/([^~/]|~[01])*)*")
 
 DELTA_OVERHEAD = 800
 """Bytes that a delta weighs besides its own: applying many small ones is what makes loading slow."""
 
 
 def diff(before: Any, after: Any, path: str = "") -> list[Operation]:
-    """The operations that turn `before` into `after`; none if they are the same JSON."""
+    """The operations that turn `before` into `after`; none if they are the same JSON.
+
+    Below the root, many operations on one value give way to one that replaces it, if that is shorter.
+    """
     if _same(before, after):
         return []
+    operations: list[Operation] = []
     if isinstance(before, dict) and isinstance(after, dict):
-        return _diff_objects(before, after, path)
-    if isinstance(before, list) and isinstance(after, list):
-        return _diff_lists(before, after, path)
-    return [{"op": "replace", "path": path, "value": after}]
+        operations = _diff_objects(before, after, path)
+    elif isinstance(before, list) and isinstance(after, list):
+        operations = _diff_lists(before, after, path)
+    whole: list[Operation] = [{"op": "replace", "path": path, "value": after}]
+    if len(operations) > 1 and path and len(json.dumps(operations)) > len(json.dumps(whole)):
+        return whole
+    return operations or whole
 
 
 def apply(state: Any, operations: list[Operation]) -> Any:
     """The state after the operations. The state given may be changed; CheckpointDamaged if one doesn't fit."""
+    if not isinstance(operations, list):
+        raise CheckpointDamaged(f"the stored change {_short(operations)} is no list of operations")
     for operation in operations:
         try:
             state = _apply_one(state, operation)
@@ -39,12 +53,12 @@ def apply(state: Any, operations: list[Operation]) -> Any:
 
 
 def _diff_objects(before: dict[str, Any], after: dict[str, Any], path: str) -> list[Operation]:
-    operations: list[Operation] = [{"op": "remove", "path": _join(path, k)} for k in before if k not in after]
+    operations: list[Operation] = [{"op": "remove", "path": path + pointer(k)} for k in before if k not in after]
     for key, value in after.items():
         if key in before:
-            operations += diff(before[key], value, _join(path, key))
+            operations += diff(before[key], value, path + pointer(key))
         else:
-            operations.append({"op": "add", "path": _join(path, key), "value": value})
+            operations.append({"op": "add", "path": path + pointer(key), "value": value})
     return operations
 
 
@@ -54,17 +68,17 @@ def _diff_lists(before: list[Any], after: list[Any], path: str) -> list[Operatio
         appended = [{"op": "add", "path": f"{path}/-", "value": item} for item in after[kept:]]
         removed = [{"op": "remove", "path": f"{path}/{i}"} for i in range(len(before) - 1, kept - 1, -1)]
         return appended or removed
-    whole = [{"op": "replace", "path": path, "value": after}]
     if len(before) != len(after):
-        return whole
-    inner = [op for i, (x, y) in enumerate(zip(before, after, strict=True)) for op in diff(x, y, f"{path}/{i}")]
-    return inner if len(json.dumps(inner)) < len(json.dumps(whole)) else whole
+        return [{"op": "replace", "path": path, "value": after}]
+    return [op for i, (x, y) in enumerate(zip(before, after, strict=True)) for op in diff(x, y, f"{path}/{i}")]
 
 
 def _apply_one(state: Any, operation: Operation) -> Any:
     kind, path = operation["op"], operation["path"]
     if kind not in ("add", "remove", "replace"):
         raise ValueError(f"unknown operation {kind!r}")
+    if not _PATH.fullmatch(path):
+        raise ValueError(f"{path!r} is no JSON pointer")
     if path == "":
         if kind == "remove":
             raise ValueError("the root can't be removed")
@@ -72,7 +86,7 @@ def _apply_one(state: Any, operation: Operation) -> Any:
     *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
     place = state
     for part in parents:
-        place = place[int(part)] if isinstance(place, list) else place[part]
+        place = place[_index(part)] if isinstance(place, list) else place[part]
     if isinstance(place, list):
         _apply_to_list(place, kind, last, operation)
     elif kind == "add":
@@ -89,8 +103,8 @@ def _apply_to_list(place: list[Any], kind: str, last: str, operation: Operation)
     if kind == "add" and last == "-":
         place.append(copy.deepcopy(operation["value"]))
         return
-    index = int(last)
-    if not 0 <= index < len(place) + (kind == "add"):
+    index = _index(last)
+    if index >= len(place) + (kind == "add"):
         raise IndexError(last)
     if kind == "add":
         place.insert(index, copy.deepcopy(operation["value"]))
@@ -100,15 +114,18 @@ def _apply_to_list(place: list[Any], kind: str, last: str, operation: Operation)
         del place[index]
 
 
+def _index(part: str) -> int:
+    """A list's index as RFC 6901 writes it; Python's int() takes much more, negative ones included."""
+    if not _INDEX.fullmatch(part):
+        raise ValueError(f"{part!r} is no index")
+    return int(part)
+
+
 def _same(a: Any, b: Any) -> bool:
     """Equal as JSON, in which 1, 1.0 and true are three values (in Python they are equal)."""
     return bool(a == b) and json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
-def _join(path: str, key: str) -> str:
-    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-
-
-def _short(operation: Operation) -> str:
-    text = json.dumps(operation)
+def _short(operation: object) -> str:
+    text = repr(operation)
     return text if len(text) < 120 else text[:117] + "..."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback as tracebacks
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
 
 from keepstep.steps import state as states
+from keepstep.steps.definition import check_name
 from keepstep.steps.errors import BadOutcome, BadState, NotDone, UnknownStep
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep, WaitFor
@@ -89,7 +91,7 @@ def decide(view: View, result: Result) -> Decision:
     if isinstance(result, Returned):
         try:
             return _returned(view, result)
-        except (BadState, BadOutcome, UnknownStep) as error:
+        except Exception as error:  # noqa: BLE001  (the user's models and values may raise anything)
             return hold("bad result", describe(error))
     if isinstance(result, TimedOut):
         message = f"the step took longer than its timeout of {result.timeout:g} s"
@@ -111,19 +113,18 @@ def hold(why: str, error: dict[str, Any]) -> Decision:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as JSON: its type, its message, the JSON path if it has one, and the traceback's last lines."""
-    message = _text(error)
-    lines = tracebacks.format_exception(error, limit=-12)
-    described = {"type": type(error).__name__, "message": message[:4000], "traceback": "".join(lines)[-8000:]}
+    described = {"type": type(error).__name__, "message": _text(error)[:4000], "traceback": _traceback(error)[-8000:]}
     if isinstance(error, BadState):
         described["path"] = error.path
-    return {k: v.replace("\0", "\\0").encode("utf-8", "replace").decode() for k, v in described.items()}
+    return {name: _storable(text) for name, text in described.items()}
 
 
 # ------------------------------------------------------------------------------------------------ the step returned
 def _returned(view: View, result: Returned) -> Decision:
     outcome, update = _outcome(view, result)
     if isinstance(outcome, Fail):
-        return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": outcome.why})
+        why = _storable(str(outcome.why)[:4000])
+        return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": why})
     state = states.merge(view.workflow.state, view.before, result.copy, update)
     if isinstance(outcome, Finish):
         return Decision(move="complete", status=Status.COMPLETED, state=state)
@@ -143,19 +144,25 @@ def _outcome(view: View, result: Returned) -> tuple[Outcome | None, dict[str, An
     """Split what was returned into an outcome (None: go on) and an update of the state."""
     value = result.value
     if isinstance(value, Outcome):
-        return value, dict(value.update)
+        return value, _update(value.update)
     if value is None or value is result.copy:
         return None, {}
     if isinstance(value, BaseModel):
         return None, states.changes(view.workflow.state, value)
-    if isinstance(value, dict):
-        if not all(isinstance(name, str) for name in value):
-            raise BadOutcome("the step returned a dict whose keys are not all field names")
-        return None, value
+    if isinstance(value, Mapping):
+        return None, _update(value)
     raise BadOutcome(
         f"the step returned a {type(value).__name__}; it may return None, a dict of changes, a "
         f"{view.workflow.state.__name__}, or goto, finish, fail, wait_for, sleep"
     )
+
+
+def _update(given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise BadOutcome(f"an update of the state must be a dict of changes, not a {type(given).__name__}")
+    if not all(isinstance(name, str) for name in given):
+        raise BadOutcome("the step returned a dict whose keys are not all field names")
+    return dict(given)
 
 
 def _next(view: View, outcome: Outcome | None) -> Step | None:
@@ -163,18 +170,19 @@ def _next(view: View, outcome: Outcome | None) -> Step | None:
         return view.workflow.follow(view.step, outcome.step)
     if isinstance(outcome, Sleep | WaitFor) and outcome.then is not None:
         return view.workflow.follow(view.step, outcome.then)
-    if view.step.next is not None and outcome is None and len(view.step.next) == 1:
+    if view.step.next is not None and len(view.step.next) == 1 and (outcome is None or isinstance(outcome, Sleep)):
         return view.workflow.follow(view.step, view.step.next[0])
     following = view.workflow.after(view.step)
     return None if following is None else view.workflow.follow(view.step, following.name)
 
 
 def _wait(view: View, outcome: WaitFor, state: states.JSON) -> Decision:
+    check_name("signal", outcome.name, "wait_for")
     then = _next(view, outcome)
     if outcome.into is not None and outcome.into not in view.workflow.state.model_fields:
         raise BadState(
             f"wait_for({outcome.name!r}, into={outcome.into!r}): {view.workflow.state.__name__} has no such field",
-            path=f"/{outcome.into}",
+            path=states.pointer(outcome.into),
         )
     states.refuse_what_json_lacks(outcome.prompt, "prompt")
     expired = None if outcome.on_timeout is None else view.workflow.follow(view.step, outcome.on_timeout)
@@ -182,12 +190,21 @@ def _wait(view: View, outcome: WaitFor, state: states.JSON) -> Decision:
         name=outcome.name,
         into=outcome.into,
         then=None if then is None else then.target,
-        schema=None if outcome.payload is None else outcome.payload.model_json_schema(),
+        schema=None if outcome.payload is None else _schema(outcome),
         prompt=outcome.prompt,
         timeout=outcome.timeout,
         on_timeout=None if expired is None else expired.target,
     )
     return Decision(move="wait", status=Status.WAITING, state=state, wait=wait)
+
+
+def _schema(outcome: WaitFor) -> dict[str, Any]:
+    payload = outcome.payload
+    if not (isinstance(payload, type) and issubclass(payload, BaseModel)):
+        raise BadOutcome(f"wait_for({outcome.name!r}, payload={payload!r}): a payload is described by a pydantic model")
+    schema = payload.model_json_schema()
+    states.refuse_what_json_lacks(schema, f"the schema of {payload.__name__}")
+    return schema
 
 
 # ------------------------------------------------------------------------------------------------- the step failed
@@ -197,7 +214,10 @@ def _failed(view: View, error: BaseException | None, described: dict[str, Any]) 
     safe = error is not None and isinstance(error, (NotDone, *view.step.safe_errors))
     if view.step.in_doubt == "hold" and not safe:
         return hold("in doubt: nobody knows whether the call took effect", described)
-    delay = view.step.retry.delay(view.failures + 1, view.elapsed, error)
+    try:
+        delay = view.step.retry.delay(view.failures + 1, view.elapsed, error or TimeoutError(described["message"]))
+    except Exception as broken:  # noqa: BLE001  (a strategy is the user's own code)
+        return hold(f"the retry policy raised {describe(broken)['type']}", {**described, "policy": describe(broken)})
     if delay is None:
         return _exhausted(view, described)
     return Decision(move="back_off", status=Status.SLEEPING, target=view.step.target, delay=delay, error=described)
@@ -214,3 +234,15 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001  (a user's __str__ may raise anything; the case is still held with its type)
         return f"<{type(error).__name__} whose __str__ raises>"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(tracebacks.format_exception(error, limit=-12))
+    except Exception:  # noqa: BLE001  (so may the attributes that the traceback shows)
+        return ""
+
+
+def _storable(text: str) -> str:
+    """Text that PostgreSQL can show: without NUL and lone surrogates."""
+    return text.replace("\0", "\\0").encode("utf-8", "replace").decode()

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic import BaseModel, RootModel, TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from keepstep.steps.errors import DefinitionError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+_LONGEST = timedelta(days=100 * 365)
+_UNFIT = (PydanticUserError, PydanticUndefinedAnnotation)
 
 
 def where(thing: Callable[..., Any] | type) -> str:
-    """The file and line of a function or class, as `file.py:12`."""
+    """The file and line of a function or class, as `file.py:12`; of its declaration, if it has no source of its own."""
     thing = inspect.unwrap(thing)
-    if not isinstance(thing, type) and hasattr(thing, "__code__"):
-        return f"{thing.__code__.co_filename}:{thing.__code__.co_firstlineno}"
+    if isinstance(thing, partial):
+        return where(thing.func)
+    if not isinstance(thing, type):
+        thing = thing if hasattr(thing, "__code__") else type(thing).__call__
+        if hasattr(thing, "__code__"):
+            return f"{thing.__code__.co_filename}:{thing.__code__.co_firstlineno}"
     try:
         return f"{inspect.getsourcefile(thing)}:{inspect.getsourcelines(thing)[1]}"
     except (OSError, TypeError):
-        return getattr(thing, "__module__", "?")
+        return caller("keepstep.steps")
 
 
 def caller(module: str) -> str:
@@ -43,36 +51,66 @@ def check_name(kind: str, name: str, at: str) -> str:
     return name
 
 
+def check_names(kind: str, names: Iterable[str], at: str) -> tuple[str, ...]:
+    """Return a list of steps' names; a single string is refused, as it would be taken for a list of letters."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise DefinitionError(f"{at}: {kind} must be a list of step names, not {names!r}")
+    return tuple(check_name("step", name, f"{at}: {kind}") for name in names)
+
+
+def check_errors(kind: str, classes: Iterable[type[BaseException]], at: str) -> tuple[type[BaseException], ...]:
+    """Return a list of exception classes."""
+    listed = tuple(classes) if isinstance(classes, Iterable) else (None,)
+    if not all(isinstance(c, type) and issubclass(c, BaseException) for c in listed):
+        raise DefinitionError(f"{at}: {kind} must be a list of exception classes, not {classes!r}")
+    return listed
+
+
+def check_duration(kind: str, duration: timedelta, at: str) -> timedelta:
+    """Return a positive timedelta which, added to now, is still an instant."""
+    if not isinstance(duration, timedelta) or not timedelta(0) < duration <= _LONGEST:
+        raise DefinitionError(f"{at}: a {kind} must be a positive timedelta of at most a century, not {duration!r}")
+    return duration
+
+
 def check_state_model(model: type[BaseModel], at: str) -> None:
     """Refuse a state model that isn't pydantic's, or that has a field which JSON can't hold."""
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise DefinitionError(f"{at}: state must be a pydantic model class, not {model!r}")
+    if not (isinstance(model, type) and issubclass(model, BaseModel)) or issubclass(model, RootModel):
+        raise DefinitionError(f"{at}: state must be a pydantic model class with fields, not {model!r}")
     for name, info in model.model_fields.items():
-        try:
-            TypeAdapter[object](info.annotation or object).json_schema(mode="serialization")
-        except (PydanticUserError, PydanticSchemaGenerationError) as error:
-            reason = str(error).splitlines()[0]
-            raise DefinitionError(
-                f"{where(model)}: {model.__name__}.{name} can't be kept as JSON: {reason} "
-                "Keep a reference to it (an id, a path, a URL) instead."
-            ) from None
         if info.exclude:
             raise DefinitionError(f"{where(model)}: {model.__name__}.{name} is excluded from JSON, so it would be lost")
     try:
         model.model_json_schema(mode="serialization")
-    except PydanticUserError as error:
+    except _UNFIT as error:
+        name, reason = _unfit_field(model) or ("", str(error).splitlines()[0])
         raise DefinitionError(
-            f"{where(model)}: {model.__name__} can't be kept as JSON: {str(error).splitlines()[0]}"
+            f"{where(model)}: {model.__name__}{name} can't be kept as JSON: {reason} "
+            "Keep a reference to it (an id, a path, a URL) instead."
         ) from None
+
+
+def _unfit_field(model: type[BaseModel]) -> tuple[str, str] | None:
+    """The first field whose type alone can't be JSON, and why."""
+    for name, info in model.model_fields.items():
+        try:
+            TypeAdapter[object](info.annotation or object).json_schema(mode="serialization")
+        except _UNFIT as error:
+            return f".{name}", str(error).splitlines()[0]
+    return None
 
 
 def check_signature(step: Callable[..., Any], name: str) -> None:
     """Refuse a step that can't be called as step(state, call)."""
     if not callable(step):
-        raise DefinitionError(f"step {name!r} is not a function: {step!r}")
-    if inspect.isgeneratorfunction(step) or inspect.isasyncgenfunction(step):
+        raise DefinitionError(f"{caller('keepstep.steps')}: a step is a function of (state, call), not {step!r}")
+    code = step if inspect.isroutine(step) or isinstance(step, partial) else type(step).__call__
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise DefinitionError(f"{where(step)}: step {name!r} is a generator; a step returns its changes once")
-    signature = inspect.signature(step)
+    try:
+        signature = inspect.signature(step)
+    except ValueError:
+        raise DefinitionError(f"{where(step)}: step {name!r} doesn't say what it takes: {step!r}") from None
     try:
         signature.bind(object(), object())
     except TypeError:

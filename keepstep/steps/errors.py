@@ -7,10 +7,18 @@ and what to do next.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class KeepstepError(Exception):
-    """The base of every error that keepstep raises on purpose."""
+    """The base of every error that keepstep raises on purpose. It can be pickled, whatever its arguments were."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revive, (type(self), self.args), self.__dict__
+
+
+def _revive(kind: type[KeepstepError], args: tuple[Any, ...]) -> KeepstepError:
+    return kind.__new__(kind, *args)
 
 
 # ------------------------------------------------------------------ definitions: raised while the module is imported

@@ -32,7 +32,8 @@ class Move:
     """One legal move.
 
     name: what the code and the docs call it. sources, targets: statuses before and after; no source is a birth.
-    fenced: guarded by the lease, because a worker says it about its own attempt. checkpoint: it writes one.
+    fenced: guarded by the lease, because a worker says it about its own attempt. checkpoint: it writes one, unless
+    the case has failed.
     """
 
     name: str
@@ -72,7 +73,7 @@ MOVES: dict[str, Move] = {
         _move("wake", "sleeping", "queued"),
         # what a signal or its deadline does
         _move("deliver", "waiting", "queued completed", checkpoint=True),
-        _move("expire", "waiting", "queued failed"),
+        _move("expire", "waiting", "queued failed", checkpoint=True),
         # what an operator does
         _move("retry", "held", "queued"),
     )

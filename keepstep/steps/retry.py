@@ -9,6 +9,8 @@ from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
 _RETRYING = Retrying()
+_LONGEST = 1e9
+"""Seconds, some thirty years. Tenacity's exponential waits grow beyond what a timestamp can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,8 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"Retry(attempts={self.attempts}): at least one attempt is needed")
+        if not callable(self.wait) or not (self.stop is None or callable(self.stop)):
+            raise ValueError(f"Retry(wait={self.wait!r}, stop={self.stop!r}): tenacity's strategies are needed")
 
     def delay(self, failures: int, elapsed: float, error: BaseException | None = None) -> float | None:
         """Seconds until the next try, or None when there is none.
@@ -42,6 +46,6 @@ class Retry:
         if error is not None:
             state.set_exception((type(error), error, None))
             state.outcome_timestamp = elapsed
-        if self.stop is not None and self.stop(state):
-            return None
-        return max(0.0, float(self.wait(state)))
+        delay = min(max(0.0, float(self.wait(state))), _LONGEST)
+        state.upcoming_sleep = delay
+        return None if self.stop is not None and self.stop(state) else delay

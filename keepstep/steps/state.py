@@ -171,7 +171,7 @@ def _first_unfit(value: Any) -> tuple[str, str] | None:
     if flaw is not None:
         return "", flaw
     for key, item in _children(value):
-        if (flaw := _flaw(key)) is not None:
+        if (flaw := "a tuple is no name" if isinstance(key, tuple) else _flaw(key)) is not None:
             return "", f"its key {key!r}: {flaw}"
         if (found := _first_unfit(item)) is not None:
             return pointer(key) + found[0], found[1]

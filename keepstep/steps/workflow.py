@@ -9,7 +9,16 @@ from typing import Any, Literal, TypeVar, overload
 
 from pydantic import BaseModel
 
-from keepstep.steps.definition import caller, check_name, check_signature, check_state_model, where
+from keepstep.steps.definition import (
+    caller,
+    check_duration,
+    check_errors,
+    check_name,
+    check_names,
+    check_signature,
+    check_state_model,
+    where,
+)
 from keepstep.steps.errors import DefinitionError, UnknownStep
 from keepstep.steps.retry import Retry
 
@@ -81,13 +90,15 @@ class Workflow:
         self.at = caller("keepstep.steps")
         self.name = check_name("workflow", name, self.at)
         check_state_model(state, self.at)
-        if schema_version < 1:
+        if not isinstance(schema_version, int) or schema_version < 1:
             raise DefinitionError(f"{self.at}: schema_version must be 1 or more, not {schema_version!r}")
+        if retention is not None and retention != timedelta(0):
+            check_duration("retention", retention, self.at)
         self.state, self.schema_version, self.retention = state, schema_version, retention
         self.queue = check_name("queue", queue, self.at)
-        self.timeout = _checked_timeout(timeout, self.at)
-        self.retry = retry or Retry()
-        self.permanent = tuple(permanent)
+        self.timeout = check_duration("timeout", timeout, self.at)
+        self.retry = _checked_retry(Retry() if retry is None else retry, self.at)
+        self.permanent = check_errors("permanent", permanent, self.at)
         self.steps: dict[str, Step] = {}
         self._aliases: dict[str, str] = {}
 
@@ -123,7 +134,7 @@ class Workflow:
         not take effect. permanent: exceptions that no retry can mend; they fail the case.
         """
         if function is not None:
-            self._declare(function)
+            self._declare(function, **options)
             return function
 
         def decorate(f: F) -> F:
@@ -148,9 +159,11 @@ class Workflow:
         permanent: Sequence[type[BaseException]] = (),
     ) -> None:
         at = where(function) if callable(function) else caller("keepstep.steps")
-        step_name = check_name("step", name or str(getattr(function, "__name__", "")), at)
-        check_signature(function, step_name)
-        for taken in (step_name, *aliases):
+        given_name = getattr(function, "__name__", "") if name is None else name
+        check_signature(function, given_name)
+        step_name = check_name("step", given_name, at)
+        former = check_names("aliases", aliases, at)
+        for taken in (step_name, *former):
             if taken in self.steps or taken in self._aliases:
                 first = self.steps.get(taken) or self.steps[self._aliases[taken]]
                 raise DefinitionError(f"{at}: {self.name} has two steps named {taken!r}; the first is at {first.at}")
@@ -161,18 +174,18 @@ class Workflow:
         self.steps[step_name] = Step(
             name=step_name,
             function=function,
-            retry=retry or self.retry,
-            timeout=_checked_timeout(timeout or self.timeout, at),
-            queue=check_name("queue", queue or self.queue, at),
-            next=None if next is None else tuple(next),
-            aliases=tuple(aliases),
+            retry=_checked_retry(self.retry if retry is None else retry, at),
+            timeout=check_duration("timeout", self.timeout if timeout is None else timeout, at),
+            queue=check_name("queue", self.queue if queue is None else queue, at),
+            next=None if next is None else check_names("next", next, at),
+            aliases=former,
             in_doubt=in_doubt,
             on_exhausted=on_exhausted,
-            safe_errors=tuple(safe_errors),
-            permanent=(*self.permanent, *permanent),
+            safe_errors=check_errors("safe_errors", safe_errors, at),
+            permanent=(*self.permanent, *check_errors("permanent", permanent, at)),
             at=at,
         )
-        self._aliases.update(dict.fromkeys(aliases, step_name))
+        self._aliases.update(dict.fromkeys(former, step_name))
 
     def check(self) -> None:
         """Refuse what only the finished declaration shows: no step at all, an edge that leads nowhere."""
@@ -217,7 +230,7 @@ class Workflow:
         return target
 
 
-def _checked_timeout(timeout: timedelta, at: str) -> timedelta:
-    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-        raise DefinitionError(f"{at}: a timeout must be a positive timedelta, not {timeout!r}")
-    return timeout
+def _checked_retry(retry: Retry, at: str) -> Retry:
+    if not isinstance(retry, Retry):
+        raise DefinitionError(f"{at}: retry must be a Retry, such as Retry(attempts=3), not {retry!r}")
+    return retry

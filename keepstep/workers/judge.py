@@ -63,7 +63,7 @@ class Judge:
             return Dead(id=sighting.id, certain=False, proof=f"it has been silent for {silent:.1f} s")
         # soon after the database was away, the others may not have taken their locks again yet
         settled = self._settled_at is not None and now >= self._settled_at
-        enough = BEATS * self._beat if settled else self._lease / 2
+        enough = BEATS * self._beat if settled else max(BEATS * self._beat, self._lease / 2)
         if sighting.lock_works and not sighting.locked and silent >= enough:
             return Dead(id=sighting.id, certain=False, proof=f"its lock is free and it was silent for {silent:.1f} s")
         return None

@@ -34,6 +34,8 @@ class Registry:
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         for name in modules:
+            if not name or name.startswith("."):
+                raise BadSetting(f"KEEPSTEP_WORKFLOWS names the module {name!r}, which is no full module name")
             try:
                 module = importlib.import_module(name)
             except ModuleNotFoundError as error:

@@ -133,8 +133,10 @@ select seq from h
 # After a statement above found no row: did it land, and only its reply was lost?
 LANDED = text("select 1 from keepstep.checkpoints where case_id = :id and seq = :seq + 1 and lease = :lease")
 
-# The same for the ways to end an attempt that write no checkpoint.
-ENDED = text("select 1 from keepstep.attempts where case_id = :id and seq = :seq and lease = :lease")
+# The same for the ways to end an attempt that write no checkpoint. A recovery notes the lease too, but another outcome.
+ENDED = text("""
+select 1 from keepstep.attempts where case_id = :id and seq = :seq and lease = :lease and outcome = :outcome
+""")
 
 # Keep a late result's trace for people; a case that retention has removed meanwhile is passed over.
 RECORD_LATE = text("""

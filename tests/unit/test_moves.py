@@ -1,0 +1,87 @@
+"""The table of legal moves is sound, and the database's CHECKs say the same."""
+
+import re
+
+import pytest
+import sqlalchemy as sa
+
+from keepstep.checkpoint.tables import cases, checkpoints, heads
+from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status, is_legal, sources
+
+FENCED = {name for name, move in MOVES.items() if move.fenced}
+
+
+def allowed(table: sa.Table, column: str) -> set[str]:
+    """The values that a CHECK lets into the column."""
+    (text,) = (
+        str(c.sqltext)
+        for c in table.constraints
+        if isinstance(c, sa.CheckConstraint) and str(c.sqltext).startswith(f"{column} in ")
+    )
+    return set(re.findall(r"'(\w+)'", text))
+
+
+def test_every_status_is_reached_by_some_move() -> None:
+    reached = {status for move in MOVES.values() for status in move.targets}
+    assert reached | {Status.CANCELLED} == set(Status)
+
+
+def test_live_and_terminal_statuses_are_all_there_are() -> None:
+    assert set(Status) == LIVE | TERMINAL
+    assert not LIVE & TERMINAL
+
+
+@pytest.mark.parametrize("status", sorted(TERMINAL))
+def test_no_move_leads_out_of_a_terminal_status(status: Status) -> None:
+    assert not [name for name, move in MOVES.items() if status in move.sources]
+    assert not any(is_legal(status, after) for after in Status)
+
+
+@pytest.mark.parametrize("status", sorted(LIVE))
+def test_every_live_status_has_a_way_out(status: Status) -> None:
+    assert any(status in move.sources and move.targets - {status} for move in MOVES.values())
+
+
+def test_a_fenced_move_starts_from_running_and_nothing_else() -> None:
+    assert FENCED
+    assert all(MOVES[name].sources == {Status.RUNNING} for name in FENCED)
+
+
+def test_only_a_claim_makes_a_case_running() -> None:
+    assert [name for name, move in MOVES.items() if Status.RUNNING in move.targets] == ["claim"]
+    assert sources("claim") == ("queued",)
+
+
+def test_only_a_start_is_a_birth_and_only_into_queued() -> None:
+    assert [name for name, move in MOVES.items() if not move.sources] == ["start"]
+    assert [after for after in Status if is_legal(None, after)] == [Status.QUEUED]
+
+
+def test_every_move_has_its_own_name_a_target_and_no_doubt_about_its_source() -> None:
+    assert all(name == move.name and move.targets for name, move in MOVES.items())
+
+
+def test_what_a_person_waits_for_never_ends_without_a_move_of_its_own() -> None:
+    assert [name for name, move in MOVES.items() if Status.WAITING in move.sources] == ["deliver", "expire"]
+
+
+def test_the_heads_check_is_made_from_the_live_statuses() -> None:
+    assert allowed(heads, "status") == set(LIVE)
+
+
+def test_the_cases_check_is_made_from_the_terminal_statuses() -> None:
+    assert allowed(cases, "status") == set(TERMINAL)
+
+
+def test_the_checkpoints_check_lets_in_what_the_checkpointing_moves_lead_to() -> None:
+    written = {status for move in MOVES.values() if move.checkpoint for status in move.targets}
+    assert allowed(checkpoints, "status") == written - {Status.FAILED}
+
+
+def test_moves_that_fail_hold_or_put_off_a_case_write_no_checkpoint() -> None:
+    assert not any(MOVES[name].checkpoint for name in ("fail", "hold", "back_off", "defer", "recover", "wake", "retry"))
+
+
+def test_a_guard_of_an_unknown_move_is_an_error_at_import() -> None:
+    with pytest.raises(KeyError):
+        sources("teleport")
