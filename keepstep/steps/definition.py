@@ -114,6 +114,7 @@ def check_signature(step: Callable[..., Any], name: str) -> None:
     try:
         signature.bind(object(), object())
     except TypeError:
+        declared = f"{getattr(step, '__name__', name)}{signature}"
         raise DefinitionError(
-            f"{where(step)}: step {name!r} must take (state, call), but is declared as {name}{signature}"
+            f"{where(step)}: step {name!r} must take (state, call), but is declared as {declared}"
         ) from None

@@ -32,15 +32,19 @@ class State(BaseModel):
     approval: Approval | None = None
 
 
+def nothing(state: State, call: Any) -> None:
+    """A step."""
+
+
 BEFORE: JSON = {"n": 1, "value": None, "approval": None}
 
 
 def flow(**options: Any) -> Workflow:
     """Three steps; the options are the middle one's."""
     workflow = Workflow("flow", state=State)
-    workflow.step(lambda state, call: None, name="first")
-    workflow.step(lambda state, call: None, name="middle", **options)
-    workflow.step(lambda state, call: None, name="last", aliases=["former"])
+    workflow.step(nothing, name="first")
+    workflow.step(nothing, name="middle", **options)
+    workflow.step(nothing, name="last", aliases=["former"])
     return workflow
 
 
@@ -315,7 +319,7 @@ class Breaking(BaseModel):
 
 def test_a_validator_that_breaks_holds_the_case() -> None:
     workflow = Workflow("breaking", state=Breaking)
-    workflow.step(lambda state, call: None, name="only")
+    workflow.step(nothing, name="only")
     given = View(workflow=workflow, step=workflow.first, before={"n": 0})
     decision = legal(decide(given, Returned(value={"n": 1}, copy=Breaking())))
     assert (decision.move, decision.error["type"]) == ("hold", "BadState")
@@ -417,7 +421,7 @@ def test_a_strategy_that_looks_at_the_error_sees_a_timeout_too() -> None:
 
 
 def test_a_retry_policy_that_breaks_holds_the_case_with_both_errors() -> None:
-    decision = of(Raised(error=OSError("down")), retry=Retry(wait=lambda state: 1 / 0))
+    decision = of(Raised(error=OSError("down")), retry=Retry(wait=lambda _: 1 / 0))
     assert (decision.move, decision.error["why"]) == ("hold", "the retry policy raised ZeroDivisionError")
     assert (decision.error["type"], decision.error["policy"]["type"]) == ("OSError", "ZeroDivisionError")
 

@@ -35,7 +35,7 @@ STRATEGIES: list[Any] = [
     wait_chain(wait_fixed(1), wait_fixed(2)),
     wait_combine(wait_fixed(1), wait_random(0, 1)),
     wait_fixed(1) + wait_random(0, 1),
-    lambda state: 2.5,
+    lambda _: 2.5,
 ]
 
 
@@ -85,7 +85,7 @@ def test_a_wait_may_look_at_the_error() -> None:
 
 @pytest.mark.parametrize(("wait", "delay"), [(math.inf, 1e9), (-5, 0), (math.nan, 0), (1e300, 1e9)])
 def test_a_delay_is_always_something_that_a_timestamp_can_hold(wait: float, delay: float) -> None:
-    assert Retry(wait=lambda state: wait).delay(1, 0) == delay  # type: ignore[arg-type]
+    assert Retry(wait=lambda _: wait).delay(1, 0) == delay  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ select n.id, n.host_id, n.process, n.beat, n.lock_works,
 REMOVE = text("""
 delete from keepstep.nodes n where n.id = any(:ids)
    and not exists (select from keepstep.heads h
-                    where h.due_at <= clock_timestamp() + interval '1 minute' and h.owner = n.id)
+                    where h.due_at <= (select clock_timestamp()) + interval '1 minute' and h.owner = n.id)
 """)
 
 # All nodes, for people.

@@ -10,6 +10,9 @@ from sqlalchemy import text
 
 from keepstep.checkpoint.sql.hot import FREE, GRID, guard
 
+NOW = "(select clock_timestamp())"
+"""A sub-select, so that it is asked once and the index can be searched with it: the function alone is volatile."""
+
 _RING = """h.id, h.seq, h.queue, h.step, h.timeout, h.workflow,
        (select thread_id from keepstep.cases where id = h.id) as thread_id"""
 
@@ -21,13 +24,13 @@ _LOADABLE = """exists (select from keepstep.nodes n
 WAKE = text(f"""
 update keepstep.heads h set status = 'queued', due_at = {GRID}
   from (select id from keepstep.heads
-         where due_at <= clock_timestamp() and {guard("wake")} and not paused
+         where due_at <= {NOW} and {guard("wake")} and not paused
          order by due_at limit :limit for update skip locked) due
  where h.id = due.id
 returning {_RING}
 """)
 
-_UNCLAIMED = """due_at <= clock_timestamp() + make_interval(secs => :ahead) and status = 'queued' and not paused"""
+_UNCLAIMED = f"""due_at <= {NOW} + make_interval(secs => :ahead) and status = 'queued' and not paused"""
 
 # The queues that have cases which should have been claimed by now, or within `ahead` seconds.
 OVERDUE_QUEUES = text(f"""
@@ -50,7 +53,7 @@ returning {_RING}
 LOOK_AGAIN = text(f"""
 update keepstep.heads h set due_at = {GRID}
   from (select id from keepstep.heads
-         where due_at <= clock_timestamp() and status = 'running' limit :limit for update skip locked) due
+         where due_at <= {NOW} and status = 'running' limit :limit for update skip locked) due
  where h.id = due.id
 """)
 
@@ -92,7 +95,7 @@ select {_RING}, h.status, h.paused from h
 """
 
 
-_BUSY = "h.due_at <= clock_timestamp() + interval '1 minute'"
+_BUSY = f"h.due_at <= {NOW} + interval '1 minute'"
 
 # Everything that nodes proven dead were running.
 RECOVER_NODES = text(_recover(f"{_BUSY} and h.owner = any(:owners)"))
@@ -105,12 +108,12 @@ RECOVER_LEASES = text(_recover("h.id = any(:ids) and h.lease = any(:leases)"))
 
 # What is past its step's deadline; the process that runs it had some seconds to say so itself.
 RECOVER_OVERDUE = text(
-    _recover("h.due_at <= clock_timestamp() and h.deadline < clock_timestamp() - make_interval(secs => :grace)")
+    _recover(f"h.due_at <= {NOW} and h.deadline < clock_timestamp() - make_interval(secs => :grace)")
 )
 
 # What belongs to a node that isn't registered any more.
 RECOVER_UNOWNED = text(
-    _recover("h.due_at <= clock_timestamp() and not exists (select from keepstep.nodes n where n.id = h.owner)")
+    _recover(f"h.due_at <= {NOW} and not exists (select from keepstep.nodes n where n.id = h.owner)")
 )
 
 # What this node is running, as the database sees it: for the self-audit.
@@ -126,8 +129,8 @@ select h.id, h.lease, h.owner, h.executor, n.host_id from keepstep.heads h join 
 """)
 
 # Waits whose deadline has passed.
-OVERDUE_WAITS = text("""
-select id from keepstep.heads where due_at <= clock_timestamp() and status = 'waiting' order by due_at limit :limit
+OVERDUE_WAITS = text(f"""
+select id from keepstep.heads where due_at <= {NOW} and status = 'waiting' order by due_at limit :limit
 """)
 
 # Waiting cases that have a signal: a crash came between the two.
@@ -137,10 +140,10 @@ select h.id from keepstep.signals s join keepstep.heads h on h.id = s.case_id
 """)
 
 # Finished cases past their retention, with all that is theirs.
-PRUNE = text("""
+PRUNE = text(f"""
 with gone as (
   delete from keepstep.cases where id in (
-    select id from keepstep.cases where expires_at <= clock_timestamp() order by expires_at
+    select id from keepstep.cases where expires_at <= {NOW} order by expires_at
      limit :limit for update skip locked)
   returning id
 ), k as (delete from keepstep.checkpoints where case_id in (select id from gone)

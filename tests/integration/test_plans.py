@@ -1,0 +1,84 @@
+"""Each hot statement is pinned to its index, with thousands of waiting cases in the table."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.sql import births, hot, nodes, reads, signals, sweep
+from tests.support.hand import KNOWN
+
+CROWD = sa.text("""
+with k as (
+  insert into keepstep.cases (id, run, workflow, thread_id, input)
+  select gen_random_uuid(), gen_random_uuid(), 'ten', 'W' || n, '{}' from generate_series(1, 5000) n returning id
+), h as (
+  insert into keepstep.heads (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at,
+                              snapshot_seq)
+  select id, 'ten', 1, 'waiting', 's2', 'keepstep', 60, 'retry', 1, 'infinity', 0 from k
+)
+insert into keepstep.checkpoints (case_id, seq, kind, step, status, attempt, schema_version, is_snapshot, payload)
+select id, 0, 'start', 'start', 'queued', 0, 1, true, '{}' from k
+""")
+
+ONE = uuid4()
+CHECKPOINT = {
+    "status": "queued", "target": "s2", "queue": "q", "timeout": 1.0, "in_doubt": "retry", "schema_version": 1,
+    "is_snapshot": False, "weight": 1, "delay": None, "ran": "s1", "attempt": 1, "owner": ONE, "payload": "[]",
+    "took": 0.1,
+}  # fmt: skip
+FENCE = {"id": ONE, "lease": ONE}
+RECOVER = {"charge": "", "outcome": "crashed", "message": "m", "limit": 10, "max_crashes": 3, "max_node_deaths": 3}
+PINNED = {
+    "claim": (hot.CLAIM, {**FENCE, "seq": 1, "owner": ONE, "executor": "1:1", "known": KNOWN}),
+    "commit": (hot.COMMIT, {**FENCE, **CHECKPOINT}),
+    "complete": (hot.COMPLETE, {**FENCE, **CHECKPOINT}),
+    "landed": (hot.LANDED, {**FENCE, "seq": 1}),
+    "ended": (hot.ENDED, {**FENCE, "seq": 1, "outcome": "held"}),
+    "input_of": (births.INPUT_OF, {"id": ONE}),
+    "wake": (sweep.WAKE, {"limit": 10}),
+    "overdue_queues": (sweep.OVERDUE_QUEUES, {"limit": 10, "ahead": 60.0}),
+    "ring_again": (sweep.RING_AGAIN, {"limit": 10, "ahead": 0.0, "queues": ["keepstep"]}),
+    "look_again": (sweep.LOOK_AGAIN, {"limit": 10}),
+    "recover_nodes": (sweep.RECOVER_NODES, {**RECOVER, "owners": [ONE]}),
+    "recover_executor": (sweep.RECOVER_EXECUTOR, {**RECOVER, "owner": ONE, "executor": "1:1"}),
+    "recover_leases": (sweep.RECOVER_LEASES, {**RECOVER, "ids": [ONE], "leases": [ONE]}),
+    "recover_overdue": (sweep.RECOVER_OVERDUE, {**RECOVER, "grace": 2.0}),
+    "recover_unowned": (sweep.RECOVER_UNOWNED, RECOVER),
+    "running_here": (sweep.RUNNING_HERE, {"owner": ONE, "limit": 10}),
+    "who_runs": (sweep.WHO_RUNS, {"id": ONE, "seq": 1}),
+    "overdue_waits": (sweep.OVERDUE_WAITS, {"limit": 10}),
+    "undelivered": (sweep.UNDELIVERED, {"limit": 10}),
+    "remove_node": (nodes.REMOVE, {"ids": [ONE]}),
+    "lock_head": (signals.LOCK_HEAD, {"id": ONE}),
+    "match": (signals.MATCH, {"id": ONE, "seq": 1}),
+    "case": (reads.CASE, {"id": ONE}),
+    "chain": (reads.CHAIN, {"id": ONE, "seq": 1}),
+    "attempts": (reads.ATTEMPTS, {"id": ONE}),
+}
+
+
+@pytest.fixture
+def crowded(db: Database) -> Database:
+    db.run(CROWD, {})
+    db.run(sa.text("analyze"), {})
+    return db
+
+
+def test_no_hot_statement_reads_a_whole_table(crowded: Database) -> None:
+    large = {"heads", "cases", "checkpoints"}
+    for name, (statement, params) in PINNED.items():
+        plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain {statement}"), params))
+        read_whole = {table for table in large if f"Seq Scan on {table}" in plan}
+        assert not read_whole, f"{name} reads {read_whole} from end to end:\n{plan}"
+
+
+def test_the_sweep_looks_at_no_waiting_case(crowded: Database) -> None:
+    for name in ("wake", "overdue_queues", "recover_overdue", "recover_unowned", "running_here", "overdue_waits"):
+        statement, params = PINNED[name]
+        plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain (analyze) {statement}"), params))
+        assert "heads_due" in plan, plan
+        assert "Rows Removed by Filter" not in plan, f"{name} passes over waiting cases:\n{plan}"

@@ -1,0 +1,94 @@
+"""The migrations make the tables that the code describes, once, and a worker on another schema says what to run."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from keepstep.checkpoint import schema
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.tables import SCHEMA, metadata
+from keepstep.config.settings import postgres_url
+from keepstep.steps.errors import SchemaOutdated
+from keepstep.steps.moves import Status
+from tests.support.servers import Urls
+
+
+@pytest.fixture
+def empty(urls: Urls, admin: Database) -> Iterator[Database]:
+    """A database without keepstep's tables."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    admin.run(sa.text(f"create database {name}"), {})
+    database = Database(postgres_url(urls.database(name)))
+    yield database
+    database.dispose()
+    admin.run(sa.text(f"drop database {name} with (force)"), {})
+
+
+def test_the_migrations_make_the_tables_that_the_code_describes(empty: Database) -> None:
+    schema.upgrade(empty)
+    options = {
+        "include_schemas": True,
+        "version_table_schema": SCHEMA,
+        "include_name": lambda name, kind, _: kind != "schema" or name in (None, SCHEMA),
+    }
+    with empty.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_the_checks_of_the_tables_are_those_of_the_code(empty: Database) -> None:
+    schema.upgrade(empty)
+    found = empty.all(
+        sa.text("select pg_get_constraintdef(oid) as check from pg_constraint where conname = 'heads_status'")
+    )[0].check
+    assert all((f"'{status}'" in found) == (status not in ("completed", "failed", "cancelled")) for status in Status)
+
+
+def test_an_upgrade_is_done_once_however_many_run_it(empty: Database) -> None:
+    results: list[tuple[str | None, str]] = []
+    threads = [threading.Thread(target=lambda: results.append(schema.upgrade(empty))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(before is None for before, _ in results) == [False, False, True]
+    assert {after for _, after in results} == {"0001"}
+    schema.check(empty)
+
+
+def test_a_database_without_tables_is_refused_with_the_command_to_run(empty: Database) -> None:
+    with pytest.raises(SchemaOutdated, match="keepstep db upgrade"):
+        schema.check(empty)
+
+
+def test_a_newer_schema_is_worked_with(empty: Database) -> None:
+    schema.upgrade(empty)
+    empty.run(sa.text("update keepstep.alembic_version set version_num = '9999'"), {})
+    schema.check(empty)
+
+
+def test_a_failed_upgrade_leaves_nothing_half_done(empty: Database) -> None:
+    empty.run(sa.text("create schema keepstep"), {})
+    empty.run(sa.text("create table keepstep.nodes (id int)"), {})
+    with pytest.raises(sa.exc.ProgrammingError):
+        schema.upgrade(empty)
+    tables = empty.all(sa.text("select tablename from pg_tables where schemaname = 'keepstep'"))
+    assert [row.tablename for row in tables] == ["nodes"]
+
+
+def test_the_downgrade_leaves_nothing(empty: Database) -> None:
+    from alembic import command
+
+    schema.upgrade(empty)
+    config = schema._config()
+    with empty.transaction() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "base")
+    tables = empty.all(sa.text("select tablename from pg_tables where schemaname = 'keepstep'"))
+    assert [row.tablename for row in tables] == ["alembic_version"]
