@@ -44,7 +44,8 @@ def celery_options(settings: Settings) -> dict[str, Any]:
         "task_publish_retry": False,
         # Flower
         "worker_send_task_events": settings.events,
-        "task_send_sent_event": settings.events,
+        # the sender's own event has no shadow name, and overwrites the step's when it comes late (a third did)
+        "task_send_sent_event": False,
         "task_track_started": True,
         "worker_hijack_root_logger": False,
         "timezone": "UTC",

@@ -49,9 +49,9 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, world: World) -> None:
+    def __init__(self, host: str, port: int, world: World) -> None:
         self.world = world
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__((host, port), Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep silent about a killed client: that is what the examples are about."""
@@ -109,15 +109,15 @@ class Handler(BaseHTTPRequestHandler):
 class StubApis:
     """The server as an object: listening from construction, serving between `start` and `stop`."""
 
-    def __init__(self, *, slow_seconds: float = 0.0, port: int = 0) -> None:
-        self._world = World(slow_seconds)
-        self._server = Server(port, self._world)
+    def __init__(self, *, slow_seconds: float = 0.0, port: int = 0, host: str = "127.0.0.1") -> None:
+        self._host, self._world = host, World(slow_seconds)
+        self._server = Server(host, port, self._world)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="stub-apis", daemon=True)
 
     @property
     def url(self) -> str:
         """The base URL, without a slash at its end."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self._host}:{self._server.server_address[1]}"
 
     def start(self) -> Self:
         """Serve in a thread of this process."""
@@ -169,13 +169,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m keepstep.examples.stub_apis", description=(__doc__ or "").split("\n")[0]
     )
+    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1 is this machine only (the default)")
     parser.add_argument("--port", type=int, default=0, help="0 takes any free port (the default)")
     parser.add_argument("--slow", type=float, default=0.0, metavar="SECONDS", help="how long the registry takes")
     options = parser.parse_args()
     over = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
-    with StubApis(slow_seconds=options.slow, port=options.port) as stub:
+    with StubApis(slow_seconds=options.slow, port=options.port, host=options.host) as stub:
         print(stub.url, flush=True)
         over.wait()
 

@@ -17,7 +17,7 @@ from keepstep.config.settings import settings
 DEFAULTS = {
     "--address": "127.0.0.1",
     # thread id and step are what people look for; results and keyword arguments are always empty
-    "--tasks-columns": "name,args,state,received,started,runtime,worker,uuid",
+    "--tasks-columns": "name,args,state,received,runtime,worker,uuid",
 }
 
 

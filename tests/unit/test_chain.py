@@ -53,7 +53,7 @@ keys = st.sampled_from(["a", "b", "c/d", "é"])
 fields = st.integers(0, 3) | st.text(max_size=3) | st.integers(0, 3000).map("x".__mul__) | st.lists(st.booleans())
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=25, deadline=None, database=None)
 @given(st.lists(st.dictionaries(keys, fields, max_size=4), min_size=1, max_size=12))
 def test_any_sequence_of_states_comes_back_and_a_load_reads_at_most_twice_the_state(states: list[State]) -> None:
     case = Case(states[0])
@@ -75,7 +75,7 @@ def test_a_long_conversation_is_written_in_proportion_to_its_messages() -> None:
     rng = random.Random(1)
     state: State = {"messages": [], "n": 0}
     case, said = Case(state), 0
-    for n in range(200):
+    for n in range(80):
         message = {"role": "user", "content": "w" * rng.randrange(1000, 3000)}
         said += size(message)
         state = {"messages": [*state["messages"], message], "n": n}

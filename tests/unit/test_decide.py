@@ -42,9 +42,9 @@ BEFORE: JSON = {"n": 1, "value": None, "approval": None}
 def flow(**options: Any) -> Workflow:
     """Three steps; the options are the middle one's."""
     workflow = Workflow("flow", state=State)
-    workflow.step(nothing, name="first")
-    workflow.step(nothing, name="middle", **options)
-    workflow.step(nothing, name="last", aliases=["former"])
+    workflow.step(name="first")(nothing)
+    workflow.step(name="middle", **options)(nothing)
+    workflow.step(name="last", aliases=["former"])(nothing)
     return workflow
 
 
@@ -234,7 +234,7 @@ def test_a_coroutine_that_nobody_awaited_is_a_bad_result() -> None:
     value.close()
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=25, deadline=None, database=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.binary(max_size=2),
@@ -319,7 +319,7 @@ class Breaking(BaseModel):
 
 def test_a_validator_that_breaks_holds_the_case() -> None:
     workflow = Workflow("breaking", state=Breaking)
-    workflow.step(nothing, name="only")
+    workflow.step(name="only")(nothing)
     given = View(workflow=workflow, step=workflow.first, before={"n": 0})
     decision = legal(decide(given, Returned(value={"n": 1}, copy=Breaking())))
     assert (decision.move, decision.error["type"]) == ("hold", "BadState")

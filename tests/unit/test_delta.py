@@ -14,7 +14,7 @@ from keepstep.steps.errors import CheckpointDamaged
 text = st.text(alphabet=st.sampled_from("ab/~01-é\0"), max_size=3)
 scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, -0.0, 1.0, 1.5, 1e300]) | text
 values = st.recursive(scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(text, v, max_size=4), max_leaves=12)
-quick = settings(max_examples=120, deadline=None, database=None)
+quick = settings(max_examples=40, deadline=None, database=None)
 
 
 def strict(value: Any) -> str:

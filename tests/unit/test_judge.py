@@ -155,7 +155,7 @@ def test_sightings_may_be_any_iterable() -> None:
     assert [d.certain for d in judge().observe(iter([replace(NODE, host_id="here")]), 0.0)] == [True]
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=40, deadline=None, database=None)
 @given(st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=30))
 def test_nobody_dies_who_was_seen_to_beat_within_two_beats(looks: list[tuple[float, bool, bool, bool]]) -> None:
     one, now, beat, changed = judge(), 0.0, 0, 0.0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from keepstep.steps.errors import BadThreadId
 from keepstep.steps.keys import MAX_THREAD_ID, case_id, check_thread_id, idempotency_key
 
-quick = settings(max_examples=100, deadline=None, database=None)
+quick = settings(max_examples=40, deadline=None, database=None)
 
 
 class Numbers(StrEnum):

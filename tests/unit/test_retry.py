@@ -40,7 +40,7 @@ STRATEGIES: list[Any] = [
 
 
 @pytest.mark.parametrize("wait", STRATEGIES, ids=lambda w: type(w).__name__)
-@settings(max_examples=15, deadline=None, database=None)
+@settings(max_examples=8, deadline=None, database=None)
 @given(attempts=st.integers(1, 2000), failures=st.integers(1, 2000), elapsed=st.floats(0, 1e9))
 def test_there_is_a_wait_as_long_as_there_are_attempts(wait: Any, attempts: int, failures: int, elapsed: float) -> None:
     delay = Retry(attempts=attempts, wait=wait).delay(failures, elapsed, OSError())

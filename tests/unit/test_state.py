@@ -30,10 +30,11 @@ from pydantic import (
     model_validator,
 )
 
+from keepstep.checkpoint.delta import diff
 from keepstep.steps.errors import BadOutcome, BadState
 from keepstep.steps.state import changes, dump, load, merge, refuse_what_json_lacks
 
-quick = settings(max_examples=60, deadline=None, database=None)
+quick = settings(max_examples=25, deadline=None, database=None)
 
 
 class Color(Enum):
@@ -292,6 +293,15 @@ def test_a_change_in_place_deep_inside_counts() -> None:
         float,
     )
     assert stored["m"] == {"a": [1]}  # what was before is untouched
+
+
+@pytest.mark.parametrize("field", ["any", "m"])
+def test_a_copy_shares_nothing_with_the_state_before_so_no_change_in_place_is_lost(field: str) -> None:
+    before = dump(Loose(any={"list": [1]}, m={"list": [1]}))
+    copy = load(Loose, before)
+    getattr(copy, field)["list"].append(2)
+    after = merge(Loose, before, copy, {})
+    assert diff(before, after) == [{"op": "add", "path": f"/{field}/list/-", "value": 2}]
 
 
 @pytest.mark.parametrize("update", [{"texts": ["y"]}, {"texts": []}, {"n": 1, "texts": None}])
