@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import warnings
 from typing import Any
 
 import click
 
+from keepstep._version import __version__
 from keepstep.cli.group import Verbatim, given
 from keepstep.config.settings import settings
 from keepstep.steps.errors import BadSetting, SchemaOutdated
+
+log = logging.getLogger("keepstep.worker")
 
 
 @click.command(cls=Verbatim)
@@ -41,15 +46,25 @@ QUICK = ("--without-gossip", "--without-mingle")
 
 def run_celery_worker(args: list[str]) -> int:
     """Run Celery's own command in this process until it is stopped; its exit code."""
+    from celery import signals
     from celery.bin.base import CLIContext
     from celery.bin.worker import worker as celery_worker
     from celery.exceptions import SecurityWarning
 
-    from keepstep.workers.app import app
+    from keepstep.workers.app import app, engine
+
+    @signals.celeryd_after_setup.connect(weak=False)
+    def greet(instance: Any, **_: Any) -> None:
+        """Say what this worker is for: Celery's banner has one task and no workflows."""
+        known = ", ".join(f"{workflow.name} (v{workflow.schema_version})" for workflow in engine.registry)
+        pool = instance.pool_cls.__module__.rpartition(".")[2]
+        log.info("keepstep %s, %s, pid %s", __version__, instance.hostname, os.getpid())
+        log.info("workflows: %s", known)
+        log.info("queues: %s; %s, %s at a time", ", ".join(app.amqp.queues.consume_from), pool, instance.concurrency)
 
     # root is discouraged because of pickle, which keepstep's app accepts from nobody
     warnings.filterwarnings("ignore", message=".*superuser privileges", category=SecurityWarning)
-    context = CLIContext(app=app, no_color=None, workdir=None)
+    context = CLIContext(app=app, no_color=None, workdir=None, quiet=True)
     try:
         code = celery_worker.main(args=args, prog_name="keepstep worker", obj=context, standalone_mode=False)
     except SystemExit as leaving:

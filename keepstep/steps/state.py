@@ -84,7 +84,10 @@ def changes(model: type[BaseModel], returned: BaseModel) -> dict[str, Any]:
 
 
 def refuse_what_json_lacks(value: Any, name: str = "") -> None:
-    """Raise BadState for NaN, an infinity, a lone surrogate, or a value that is no JSON at all, with its path."""
+    """Raise BadState for NaN, an infinity, a lone surrogate, a key or value that is no JSON at all, with its path."""
+    if (found := _unfit(value)) is not None:
+        path, reason = found
+        raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path)
     _encode(value, name)
 
 
@@ -171,8 +174,10 @@ def _first_unfit(value: Any) -> tuple[str, str] | None:
     if flaw is not None:
         return "", flaw
     for key, item in _children(value):
-        if (flaw := "a tuple is no name" if isinstance(key, tuple) else _flaw(key)) is not None:
-            return "", f"its key {key!r}: {flaw}"
+        if isinstance(value, Mapping):
+            flaw = _flaw(key) if isinstance(key, str) else f"a {type(key).__name__} is no text"
+            if flaw is not None:
+                return "", f"its key {key!r}: {flaw}"
         if (found := _first_unfit(item)) is not None:
             return pointer(key) + found[0], found[1]
     return None

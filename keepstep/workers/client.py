@@ -200,7 +200,7 @@ def _publisher(settings: Settings) -> Celery:
     """A Celery app for publishing only, which gives up soon: a caller must not be kept by a dead broker."""
     app = Celery("keepstep-client", set_as_current=False)
     app.conf.update(celery_options(settings))
-    timeout = settings.publish_timeout_seconds
+    timeout = settings.publish_timeout_seconds / 2  # a silent broker is waited for twice: at the connection, at the try
     app.conf.broker_transport_options = {
         **app.conf.broker_transport_options,
         "socket_timeout": timeout,

@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import Celery
 from kombu.exceptions import ChannelError, OperationalError
+from redis.exceptions import RedisError
 
 from keepstep.checkpoint.ring import Ring
 
@@ -17,7 +18,7 @@ TASK = "keepstep.step"
 KILL_GRACE = 10.0
 """Seconds between the interruption of a step at its timeout and the killing of its process."""
 
-BROKER_ERRORS = (OperationalError, OSError)
+BROKER_ERRORS = (OperationalError, RedisError, OSError)
 
 log = logging.getLogger("keepstep.publish")
 

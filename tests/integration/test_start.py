@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -163,6 +165,21 @@ def test_a_rolled_back_start_leaves_no_case(db: Database, client: Client) -> Non
         births.start(db, flows.ten, "A", {}, max_state_bytes=10**6, connection=theirs)
         raise ChangedMyMind
     assert db.all(COUNT)[0].n == 0
+
+
+@pytest.mark.parametrize("broker", ["refuses", "is silent", "has no name"])
+def test_a_broker_that_is_away_keeps_no_caller(database_url: str, broker: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = {
+            "refuses": "127.0.0.1:1",
+            "is silent": f"127.0.0.1:{silent.getsockname()[1]}",
+            "has no name": "x.invalid",
+        }
+        with Client(database_url, f"redis://{where[broker]}/0", workflows=[flows.ten]) as client:
+            began = time.monotonic()
+            assert client.start("ten", "A", {}).new
+            assert time.monotonic() - began < 1.0, "the promise to the caller, not a measurement"
+            assert client.get("ten", "A").status == "queued"
 
 
 def test_a_database_that_is_down_is_one_clear_error() -> None:
