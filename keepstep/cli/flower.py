@@ -14,7 +14,7 @@ from keepstep.cli.group import Verbatim
 @click.option("--address", metavar="HOST", help="Default: 127.0.0.1. Flower has no password of its own: see below.")
 @click.option("--basic-auth", metavar="USER:PASSWORD", help="Ask for it; wanted when --address is another one.")
 @click.pass_context
-def flower(ctx: click.Context, **_: Any) -> int:
+def flower(ctx: click.Context, /, **_: Any) -> int:
     """Run Flower for keepstep's workers, on 127.0.0.1 unless --address says otherwise.
 
     Every option goes to Flower as it is, also those that aren't shown here; FLOWER_... variables work too. A task is

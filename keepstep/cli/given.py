@@ -18,7 +18,7 @@ def case_arguments(command: F) -> F:
     return click.argument("workflow")(click.argument("thread_id")(command))
 
 
-class JsonValue(click.ParamType):
+class JsonValue(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on only
     """JSON as it stands, `@file` for a file's content, or `-` for what comes on stdin."""
 
     name = "json"

@@ -57,10 +57,10 @@ def run(args: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else exits.Exit.OK
     except KeepstepError as error:
         return fail(str(error), exits.code_for(error))
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return exits.Exit.USAGE
     except click.UsageError as error:
+        if isinstance(error, _NO_COMMAND):
+            error.show()
+            return exits.Exit.USAGE
         return fail(_usage(error), exits.Exit.USAGE)
     except click.ClickException as error:
         return fail(error.format_message(), error.exit_code)
@@ -75,6 +75,11 @@ def fail(message: str, code: int) -> int:
     """Say on stderr, in one line, why it didn't work; returns the code."""
     click.echo(f"keepstep: {' '.join(message.split())}", err=True)
     return code
+
+
+_NO_COMMAND: tuple[type[click.UsageError], ...] = tuple(
+    filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)])  # click 8.1 doesn't have it
+)
 
 
 def _usage(error: click.UsageError) -> str:

@@ -25,7 +25,7 @@ log = logging.getLogger("keepstep.worker")
 @click.option("-n", "--hostname", metavar="NAME", help="The node's name in Flower, such as slow@%h.")
 @click.option("-E", "--task-events", is_flag=True, help="Send events to Flower; on unless KEEPSTEP_EVENTS=false.")
 @click.pass_context
-def worker(ctx: click.Context, **_: Any) -> int:
+def worker(ctx: click.Context, /, **_: Any) -> int:
     """Run a worker for the modules that KEEPSTEP_WORKFLOWS or --workflows name.
 
     Every option goes to `celery worker` as it is, also those that aren't shown here (see: celery worker --help).
@@ -53,7 +53,6 @@ def run_celery_worker(args: list[str]) -> int:
 
     from keepstep.workers.app import app, engine
 
-    @signals.celeryd_after_setup.connect(weak=False)
     def greet(instance: Any, **_: Any) -> None:
         """Say what this worker is for: Celery's banner has one task and no workflows."""
         known = ", ".join(f"{workflow.name} (v{workflow.schema_version})" for workflow in engine.registry)
@@ -61,6 +60,8 @@ def run_celery_worker(args: list[str]) -> int:
         log.info("keepstep %s, %s, pid %s", __version__, instance.hostname, os.getpid())
         log.info("workflows: %s", known)
         log.info("queues: %s; %s, %s at a time", ", ".join(app.amqp.queues.consume_from), pool, instance.concurrency)
+
+    signals.celeryd_after_setup.connect(greet, weak=False)
 
     # root is discouraged because of pickle, which keepstep's app accepts from nobody
     warnings.filterwarnings("ignore", message=".*superuser privileges", category=SecurityWarning)

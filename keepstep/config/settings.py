@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from keepstep.steps.errors import BadSetting
@@ -27,7 +29,7 @@ class Settings(BaseSettings):
     workflows: Annotated[tuple[str, ...], NoDecode] = ()
     """Modules that define workflows, separated by commas."""
 
-    lease_seconds: float = Field(default=10.0, gt=0)
+    lease_seconds: float = Field(default=10.0, gt=0, le=3600)
     """A node whose beat has not changed for this long is taken for dead."""
     beat_seconds: float = Field(default=1.0, gt=0)
     """How often a node says that it is alive."""
@@ -65,24 +67,54 @@ class Settings(BaseSettings):
     @field_validator("broker_url")
     @classmethod
     def _broker(cls, value: str) -> str:
-        if urlsplit(value).scheme not in ("redis", "rediss", "valkey", "sentinel"):
-            raise ValueError(f"{without_password(value)!r} is not a Redis URL such as redis://host:6379/0")
-        return value.replace("valkey://", "redis://", 1)
+        scheme, _, rest = value.strip().partition("://")
+        if scheme.lower() not in _BROKERS or not rest:
+            # what isn't understood isn't shown either: there may be a password in it
+            raise ValueError("it is not a Redis URL such as redis://:password@host:6379/0")
+        return f"{_BROKERS[scheme.lower()]}://{rest}"
+
+    @field_validator("log_level")
+    @classmethod
+    def _level(cls, value: str) -> str:
+        if value.upper() not in logging.getLevelNamesMapping():
+            raise ValueError(f"{value!r} is none of {', '.join(logging.getLevelNamesMapping())}")
+        return value.upper()
+
+    @model_validator(mode="after")
+    def _lease_outlasts_beats(self) -> Self:
+        if self.lease_seconds < 2 * self.beat_seconds:
+            raise ValueError(
+                f"KEEPSTEP_LEASE_SECONDS ({self.lease_seconds:g}) must be at least twice KEEPSTEP_BEAT_SECONDS "
+                f"({self.beat_seconds:g}): a node that beats in time would be taken for dead"
+            )
+        return self
+
+
+_BROKERS = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "redis+socket": "redis+socket",
+    "sentinel": "sentinel",
+    "valkey": "redis",
+    "valkeys": "rediss",
+}
+"""The schemes taken, and what kombu calls them."""
 
 
 def postgres_url(url: str) -> str:
     """The URL with psycopg2 as the driver: SQLAlchemy 2.1 would take another one for a plain `postgresql://`."""
-    scheme, _, rest = url.partition("://")
-    if scheme in ("postgres", "postgresql", "postgresql+psycopg2") and rest:
+    scheme, _, rest = url.strip().partition("://")
+    dialect, _, driver = scheme.lower().partition("+")
+    if dialect in ("postgres", "postgresql") and driver in ("", "psycopg2", "psycopg") and rest:
         return f"postgresql+psycopg2://{rest}"
-    raise ValueError(
-        f"{without_password(url)!r} is not a PostgreSQL URL such as postgresql://user:password@host:5432/name"
-    )
+    # what isn't understood isn't shown either: there may be a password in it
+    raise ValueError("it is not a PostgreSQL URL such as postgresql://user:password@host:5432/name")
 
 
 def without_password(url: str) -> str:
     """The URL as it may be shown: without its password, and without SQLAlchemy's name for the driver."""
     parts = urlsplit(url.replace("postgresql+psycopg2://", "postgresql://", 1))
+    parts = parts._replace(query=re.sub(r"(?i)(password=)[^&]*", r"\1***", parts.query))
     if parts.password is None:
         return urlunsplit(parts)
     host = parts.netloc.rpartition("@")[2]
@@ -96,8 +128,9 @@ def read_settings(**overrides: object) -> Settings:
         return Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else "?"
-        raise BadSetting(f"KEEPSTEP_{name.upper()}: {first['msg'].removeprefix('Value error, ')}") from None
+        name = str(first["loc"][0]) if first["loc"] else ""
+        reason = first["msg"].removeprefix("Value error, ")
+        raise BadSetting(f"KEEPSTEP_{name.upper()}: {reason}" if first["loc"] else reason) from None
 
 
 @lru_cache(maxsize=1)

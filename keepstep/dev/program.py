@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from keepstep.dev import watcher
 
@@ -54,7 +55,8 @@ class Program:
 
     def kill(self) -> None:
         """SIGKILL to all its processes at once, as a machine's end would; returns when none is left."""
-        os.killpg(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self._wait()
 
     def ask_to_stop(self) -> None:

@@ -16,15 +16,17 @@ from keepstep.steps.call import Call
 from keepstep.steps.decide import Raised, Result, Returned, TimedOut
 from keepstep.steps.keys import idempotency_key
 from keepstep.steps.workflow import Step
+from keepstep.workers.interrupt import interruptible
 
 
 def call_step(step: Step, state: BaseModel, claim: Claim) -> Result:
     """Call the function with its copy of the state. What it raises becomes a result too, `sys.exit()` included."""
     call = make_call(claim)
     try:
-        value = step.function(state, call)
-        if inspect.isawaitable(value):
-            value = asyncio.run(_awaited(value))
+        with interruptible():
+            value = step.function(state, call)
+            if inspect.isawaitable(value):
+                value = asyncio.run(_awaited(value))
     except SoftTimeLimitExceeded:
         return TimedOut(timeout=claim.timeout)
     except (WorkerShutdown, WorkerTerminate, KeyboardInterrupt):

@@ -6,7 +6,6 @@ import logging
 import time
 from uuid import uuid4
 
-from billiard.exceptions import SoftTimeLimitExceeded
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from keepstep.checkpoint import recovery, signals
@@ -22,6 +21,7 @@ from keepstep.workers import process
 from keepstep.workers.call_step import call_step
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
+from keepstep.workers.interrupt import uninterrupted
 
 CLAIM_PATIENCE = 15.0
 """Seconds that a claim tries to reach the database. Giving up costs a delay: the sweep rings again."""
@@ -34,22 +34,23 @@ log = logging.getLogger("keepstep.step")
 
 def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) -> None:
     """Run the step that a message names, if it is still to be run: claim, call, commit, publish."""
-    claimed = take(engine, delivery, redelivered=redelivered)  # statement 1
-    if claimed is None:
-        return  # stale, a duplicate, paused, taken, too new: nothing to do
-    began = time.monotonic()
-    reach("claimed", claimed.step)
-    decision = work(engine, claimed)  # user code; nothing is held
-    reach("called", claimed.step)
-    committed = settle(engine, claimed, decision, began)  # statement 2, fenced
-    if committed is None:
-        return
-    reach("committed", claimed.step)
-    if committed.ring is not None:
-        engine.bell.ring([committed.ring])  # only after the commit
-    elif decision.wait is not None and (ring := signals.deliver(engine.db, delivery.case)):
-        engine.bell.ring([ring])  # the signal was there before the wait
-    reach("published", claimed.step)
+    with uninterrupted():  # a timeout interrupts the call, and nothing else
+        claimed = take(engine, delivery, redelivered=redelivered)  # statement 1
+        if claimed is None:
+            return  # stale, a duplicate, paused, taken, too new: nothing to do
+        began = time.monotonic()
+        reach("claimed", claimed.step)
+        decision = work(engine, claimed)  # user code; nothing is held
+        reach("called", claimed.step)
+        committed = settle(engine, claimed, decision, began)  # statement 2, fenced
+        if committed is None:
+            return
+        reach("committed", claimed.step)
+        if committed.ring is not None:
+            engine.bell.ring([committed.ring])  # only after the commit
+        elif decision.wait is not None and (ring := signals.deliver(engine.db, delivery.case)):
+            engine.bell.ring([ring])  # the signal was there before the wait
+        reach("published", claimed.step)
 
 
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:
@@ -130,9 +131,9 @@ def _release_dead(engine: Engine, delivery: Delivery) -> bool:
 
 
 def _patient(seconds: float) -> Retrying:
-    """Try again while the database can't be reached. A timeout's interruption that comes too late is passed over."""
+    """Try again while the database can't be reached."""
     return Retrying(
-        retry=retry_if_exception_type((DatabaseUnavailable, SoftTimeLimitExceeded)),
+        retry=retry_if_exception_type(DatabaseUnavailable),
         wait=wait_exponential(multiplier=0.05, max=1.0),
         stop=stop_after_delay(seconds),
         reraise=True,

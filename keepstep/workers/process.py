@@ -29,7 +29,7 @@ def identity(pid: int) -> str | None:
 def is_alive(process: str) -> bool:
     """Whether the process "pid:start" of this very host still runs."""
     pid, _, started = process.partition(":")
-    return pid.isdigit() and str(_started(int(pid))) == started
+    return pid.isascii() and pid.isdigit() and started != "" and _started(int(pid)) == started
 
 
 @lru_cache(maxsize=1)

@@ -39,7 +39,14 @@ def test_the_wheel_holds_keepstep_alone(dist: Path) -> None:
 def test_the_sdist_holds_everything(dist: Path) -> None:
     [sdist] = dist.glob("*.tar.gz")
     names = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
-    for wanted in ("Makefile", "docker-compose.yml", "ARCHITECTURE.md", "tests/conftest.py", "benchmarks/rig.py", "docs/decisions.md"):
+    for wanted in (
+        "Makefile",
+        "docker-compose.yml",
+        "ARCHITECTURE.md",
+        "tests/conftest.py",
+        "benchmarks/rig.py",
+        "docs/decisions.md",
+    ):
         assert wanted in names
 
 

@@ -69,7 +69,8 @@ class OneSession:
     def flushes(self) -> int:
         """How often this session itself made the WAL durable. A statement's figures are there after it."""
         query = sa.text(
-            "select coalesce(sum(fsyncs), 0)::int as n from pg_stat_get_backend_io(pg_backend_pid()) where object = 'wal'"
+            "select coalesce(sum(fsyncs), 0)::int as n from pg_stat_get_backend_io(pg_backend_pid()) "
+            "where object = 'wal'"
         )
         self.db.all(sa.text("select pg_stat_force_next_flush()"))
         return int(self.db.all(query)[0].n)

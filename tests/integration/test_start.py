@@ -161,9 +161,13 @@ def test_a_rolled_back_start_leaves_no_case(db: Database, client: Client) -> Non
     class ChangedMyMind(Exception):
         pass
 
-    with pytest.raises(ChangedMyMind), db.transaction() as theirs:
-        births.start(db, flows.ten, "A", {}, max_state_bytes=10**6, connection=theirs)
-        raise ChangedMyMind
+    def start_and_regret() -> None:
+        with db.transaction() as theirs:
+            births.start(db, flows.ten, "A", {}, max_state_bytes=10**6, connection=theirs)
+            raise ChangedMyMind
+
+    with pytest.raises(ChangedMyMind):
+        start_and_regret()
     assert db.all(COUNT)[0].n == 0
 
 

@@ -1,0 +1,94 @@
+"""What people see in Flower: step names and thread ids, never a state."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from keepstep import Client
+from keepstep.dev.ports import free_port
+from tests.acceptance.cli import COMMAND
+from tests.conftest import StartWorker
+from tests.support.eventually import eventually
+from tests.support.worker import ROOT
+
+SECRET = "a-secret-of-the-customer"
+
+
+class Flower:
+    """`keepstep flower`, and its HTTP API."""
+
+    def __init__(self, env: dict[str, str], log: Path):
+        self.log, self.port = log, free_port()
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [*COMMAND, "flower", f"--port={self.port}"],
+                env={**os.environ, **env, "FLOWER_UNAUTHENTICATED_API": "true"},
+                cwd=ROOT,
+                stdout=out,
+                stderr=out,
+            )
+
+    def is_listening(self) -> bool:
+        """Whether it has connected to the workers' events."""
+        assert self.process.poll() is None, self.log.read_text()
+        return "Connected to" in self.log.read_text()
+
+    def get(self, path: str) -> Any:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return list(self.get("/api/tasks?limit=1000").values())
+
+
+@pytest.fixture
+def flower(worker_env: dict[str, str], tmp_path: Path) -> Iterator[Flower]:
+    flower = Flower(worker_env, tmp_path / "flower.log")
+    yield flower
+    flower.process.kill()
+    flower.process.wait()
+
+
+def test_flower_shows_step_names_and_thread_ids_and_no_state(
+    flower: Flower, client: Client, start_worker: StartWorker, broker_url: str
+) -> None:
+    start_worker()
+    eventually(flower.is_listening, 20, "Flower to connect")
+    with redis.Redis.from_url(broker_url) as valkey, valkey.pubsub() as events:
+        events.psubscribe("*celeryev*")
+        for number in range(5):
+            client.start("ten", f"FL-{number}", {"log": [SECRET]})
+        for number in range(5):
+            client.wait("ten", f"FL-{number}")
+        tasks = eventually(lambda: (t := flower.tasks()) and sum(x["state"] == "SUCCESS" for x in t) == 50 and t, 20)
+        raw = [
+            message
+            for message in iter(lambda: events.get_message(timeout=0.5), None)
+            if message["type"] != "psubscribe"
+        ]
+
+    assert {task["name"] for task in tasks} == {f"ten.s{n}" for n in range(1, 11)}
+    assert {task["args"] for task in tasks} == {f"('FL-{case}', {seq})" for case in range(5) for seq in range(10)}
+    assert {task["kwargs"] for task in tasks} == {"{}"}
+    assert SECRET not in json.dumps(tasks)
+    assert len(raw) >= 150  # received, started, succeeded
+    assert SECRET not in repr(raw)
+
+
+def test_flower_listens_on_the_loopback_interface_only(flower: Flower) -> None:
+    eventually(flower.is_listening, 20, "Flower to connect")
+    listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    at = [line.split()[1] for line in listening.splitlines() if line.split()[1].endswith(f":{flower.port:04X}")]
+    assert "0100007F:" + f"{flower.port:04X}" in at
+    assert not [address for address in at if address.startswith("00000000")]
