@@ -62,8 +62,8 @@ def transport_options() -> dict[str, Any]:
         "socket_keepalive": True,
         "health_check_interval": 10,
         "retry_on_timeout": False,
-        # publishing tries a connection once: a caller or a pool process must not sleep on a dead broker (kombu would for
-        # six seconds). The worker's consumer has a loop of its own, and keeps trying.
+        # publishing tries a connection once: a caller or a pool process must not sleep on a dead broker, as kombu would
+        # for six seconds. The worker's consumer has a loop of its own, and keeps trying.
         "max_retries": 1,
         "interval_start": 0,
         "interval_step": 0,

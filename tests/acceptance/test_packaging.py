@@ -38,7 +38,8 @@ def test_the_wheel_holds_keepstep_alone(dist: Path) -> None:
 
 def test_the_sdist_holds_everything(dist: Path) -> None:
     [sdist] = dist.glob("*.tar.gz")
-    names = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
     for wanted in (
         "Makefile",
         "docker-compose.yml",
