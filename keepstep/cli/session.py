@@ -11,10 +11,10 @@ from datetime import datetime
 from sqlalchemy.exc import DBAPIError
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.database import Database, is_connection_lost
 from keepstep.checkpoint.sql import nodes as sql
 from keepstep.config.settings import read_settings, without_password
-from keepstep.steps.errors import KeepstepError
+from keepstep.steps.errors import DatabaseUnavailable, KeepstepError
 from keepstep.workers.client import Client
 
 
@@ -67,6 +67,8 @@ def translated(db: Database) -> Iterator[None]:
 
             schema.check(db)
         reason = str(error.orig).strip().splitlines()[0]
+        if is_connection_lost(error):
+            raise DatabaseUnavailable(f"PostgreSQL at {without_password(db.url)} can't be reached: {reason}") from error
         raise DatabaseRefused(f"PostgreSQL refuses: {reason}") from error
 
 

@@ -79,7 +79,8 @@ class Program:
         assert process.stdout is not None  # opened with PIPE
         with process.stdout as lines:
             for line in lines:
-                self._say(self.name, line.rstrip("\n"))
+                with suppress(OSError):  # our own terminal is gone; the program must not stall on a full pipe
+                    self._say(self.name, line.rstrip("\n"))
 
 
 def keepstep(*args: str) -> list[str]:

@@ -26,7 +26,7 @@ EXAMPLE_SECONDS = 20.0
 
 FLOWER_PORT = 5555
 TOO_SOON = 5.0
-"""Seconds. A worker that ends sooner than this after its start isn't started again: it would end again."""
+"""Seconds. A worker that ends by itself so soon after its start isn't started again: it would end again."""
 
 
 class WorkerEndsAtOnceError(DevServerError):
@@ -124,7 +124,7 @@ class Stack:
                 self._say("dev", f"{program.name} has ended with exit code {code}; the rest goes on")
                 self._programs.remove(program)
                 return
-            if time.monotonic() - self._worker_since < TOO_SOON:
+            if code < 128 and time.monotonic() - self._worker_since < TOO_SOON:
                 raise WorkerEndsAtOnceError(code=code)
             self._say("dev", f"the worker has ended with exit code {code}; it is started again")
             program.start()

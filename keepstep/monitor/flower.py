@@ -5,6 +5,7 @@ Flower shows what passes through the broker and forgets it; where a case stands 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 import click
@@ -13,6 +14,7 @@ from celery.bin.base import CLIContext
 
 from keepstep.config.celery_options import celery_options
 from keepstep.config.settings import settings
+from keepstep.steps.errors import BadSetting
 
 DEFAULTS = {
     "--address": "127.0.0.1",
@@ -44,5 +46,10 @@ def run_flower(args: Sequence[str]) -> int:
         ctx.obj = CLIContext(app=flower_app(), no_color=None, workdir=None)
 
     celery.add_command(flower, "flower")
-    code = celery.main(args=["flower", *with_defaults(args)], prog_name="keepstep", standalone_mode=False)
+    try:
+        code = celery.main(args=["flower", *with_defaults(args)], prog_name="keepstep", standalone_mode=False)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise
+        raise BadSetting(f"Flower can't listen: {error.strerror}. Choose another --port or --address.") from error
     return int(code or 0)
