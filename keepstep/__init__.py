@@ -1,5 +1,7 @@
 """keepstep: durable workflow steps on the Celery, Redis and PostgreSQL that you already run."""
 
+from typing import TYPE_CHECKING
+
 from keepstep._version import __version__
 from keepstep.steps import errors
 from keepstep.steps.approval import Approval
@@ -24,7 +26,19 @@ from keepstep.steps.errors import (
 from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, wait_for
 from keepstep.steps.retry import Retry
 from keepstep.steps.workflow import Workflow
-from keepstep.workers.client import Client
+
+if TYPE_CHECKING:
+    from keepstep.workers.client import Client
+
+
+def __getattr__(name: str) -> object:
+    """Import the client when it is first asked for: a module that only defines workflows needs no database driver."""
+    if name == "Client":
+        from keepstep.workers.client import Client
+
+        return Client
+    raise AttributeError(f"module 'keepstep' has no attribute {name!r}")
+
 
 __all__ = [
     "AlreadyDecided",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +47,21 @@ class Sighting:
     locked: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A worker as people see it. silent: seconds since its last heartbeat."""
+
+    host: str
+    process: str
+    pool: str
+    concurrency: int
+    version: str
+    queues: tuple[str, ...]
+    workflows: dict[str, int]
+    started_at: datetime
+    silent: float
+
+
 def lock(connection: sa.Connection, node: Node) -> bool:
     """Take the node's lock on this session, for as long as the connection lives."""
     return bool(connection.execute(sql.LOCK, {"lock_key": node.lock_key}).scalar())
@@ -72,6 +88,24 @@ def others(db: Database, me: UUID) -> list[Sighting]:
             locked=row.locked,
         )
         for row in db.all(sql.OTHERS, {"id": me})
+    ]
+
+
+def everyone(db: Database) -> list[NodeView]:
+    """All nodes, the silent ones included."""
+    return [
+        NodeView(
+            host=row.host,
+            process=row.process,
+            pool=row.pool,
+            concurrency=row.concurrency,
+            version=row.version,
+            queues=tuple(codec.decode(row.queues)),
+            workflows=codec.decode(row.workflows),
+            started_at=row.started_at,
+            silent=row.silent,
+        )
+        for row in db.all(sql.LIST)
     ]
 
 

@@ -2,58 +2,68 @@
 
 from __future__ import annotations
 
+import pkgutil
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from keepstep.checkpoint.database import Database
-from keepstep.checkpoint.tables import SCHEMA
+from keepstep.checkpoint.migrations import versions
+from keepstep.checkpoint.sql import schema as sql
 from keepstep.steps.errors import SchemaOutdated
 
-_LOCK = 0x6B656570  # one upgrade at a time
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+
+def known_revisions() -> list[str]:
+    """The revisions that this code knows, in order. A migration's file is named m<revision>_<what>.py."""
+    return sorted(module.name[1:].partition("_")[0] for module in pkgutil.iter_modules(versions.__path__))
 
 
 def upgrade(db: Database) -> tuple[str | None, str]:
     """Run the migrations that are missing, one process at a time; the revisions before and after."""
-    config = _config()
-    with db.engine.connect() as connection:
-        connection = connection.execution_options(isolation_level="READ COMMITTED")
-        with connection.begin():
-            connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-            connection.execute(sa.text(f"create schema if not exists {SCHEMA}"))
-            before = _context(connection).get_current_revision()
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            after = _context(connection).get_current_revision()
+    from alembic import command  # takes a third of a second to import, which a worker's start needn't pay
+
+    config = alembic_config()
+    with db.transaction() as connection:
+        connection.execute(sql.LOCK)
+        connection.execute(sql.CREATE_SCHEMA)
+        before = _revision(connection)
+        if before is not None and before not in known_revisions():
+            raise SchemaOutdated(f"the database is at revision {before}, newer than this keepstep. Upgrade keepstep.")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        after = _revision(connection)
     return before, after or ""
 
 
 def check(db: Database) -> None:
     """Raise SchemaOutdated unless the database's revision is the one that this code was written for, or a newer one."""
     with db.connect() as connection:
-        found = _context(connection).get_current_revision()
-    script = ScriptDirectory.from_config(_config())
-    head = script.get_current_head()
-    if found == head:
-        return
-    known = {revision.revision for revision in script.walk_revisions()}
+        found = _revision(connection)
+    known = known_revisions()
     if found is None:
         raise SchemaOutdated("the database has no keepstep tables. Run: keepstep db upgrade")
-    if found in known:
+    if found in known[:-1]:
         raise SchemaOutdated(
-            f"the database is at revision {found}, this keepstep needs {head}. Run: keepstep db upgrade"
+            f"the database is at revision {found}, this keepstep needs {known[-1]}. Run: keepstep db upgrade"
         )
     # a newer release has upgraded it; its migrations keep the previous release running
 
 
-def _config() -> Config:
+def _revision(connection: sa.Connection) -> str | None:
+    if connection.execute(sql.HAS_REVISION).scalar() is None:
+        return None
+    revision: str | None = connection.execute(sql.REVISION).scalar()
+    return revision
+
+
+def alembic_config() -> Config:
+    """Alembic's configuration, without a file."""
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", "keepstep.checkpoint:migrations")
     config.set_main_option("path_separator", "os")
     return config
-
-
-def _context(connection: sa.Connection) -> MigrationContext:
-    return MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA})

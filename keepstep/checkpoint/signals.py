@@ -33,11 +33,13 @@ class Receipt:
     """What became of a signal.
 
     fate: "delivered" (the case goes on), "kept" (it isn't waiting for it yet), "repeated" (the same was sent before),
-    "late" (the deadline had passed; it is kept and shown). ring: the message to send now.
+    "late" (the deadline had passed; it is kept and shown). ring: the message to send now. rung: it was sent; otherwise
+    the sweep does it.
     """
 
     fate: Fate
     ring: Ring | None = None
+    rung: bool = False
 
 
 def send(

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.markup import escape
 
+from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case
 from keepstep.cli.printing import ago, moment, one_line
-from keepstep.cli.session import NodeView
 
 Waits = Sequence[dict[str, Any]]
 

@@ -17,12 +17,12 @@ def retry(workflow: str, thread_id: str, as_json: bool) -> None:
 
     Exit code 4: the case isn't held.
     """
-    with session.open_client() as client, session.listening() as bell:
-        client.retry(workflow, thread_id)
+    with session.open_client() as client:
+        rung = client.retry(workflow, thread_id)
         case = client.get(workflow, thread_id)
     if as_json:
         print_json({"workflow": workflow, "thread_id": thread_id, "status": case.status, "step": case.step})
     else:
         click.echo(f"{workflow}/{thread_id} goes on with {case.step or 'nothing: it has ended already'}")
-    if bell.failed:
+    if not rung:
         click.echo(f"keepstep: it goes on when Redis at {session.broker()} can be reached again.", err=True)

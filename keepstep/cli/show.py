@@ -26,7 +26,7 @@ def show(workflow: str, thread_id: str, full: bool, as_json: bool) -> None:
     with session.open_client() as client:
         case = client.get(workflow, thread_id)
         waits = client.waits(workflow, thread_id)
-        nodes = session.nodes(client.db) if case.status == "queued" else []
+        nodes = client.nodes() if case.status == "queued" else []
     if as_json:
         print_json({**listed(case), "state": case.state, "waits": waits})
         return

@@ -40,13 +40,13 @@ def signal(
     If the case waits for it, it goes on at once; otherwise the signal is kept until it does. Exit code 4: the case was
     decided otherwise before, has ended, or its deadline has passed.
     """
-    with session.open_client() as client, session.listening() as bell:
+    with session.open_client() as client:
         receipt = client.signal(workflow, thread_id, name, payload, actor=actor, dedupe_key=dedupe_key)
     if as_json:
         print_json({"workflow": workflow, "thread_id": thread_id, "name": name, "fate": receipt.fate})
     else:
         click.echo(f"{workflow}/{thread_id} {name} {FATES[receipt.fate]}")
-    if bell.failed:
+    if receipt.ring is not None and not receipt.rung:
         click.echo(
             f"keepstep: it is stored; the case goes on when Redis at {session.broker()} can be reached again.", err=True
         )

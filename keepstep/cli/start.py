@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import click
@@ -30,15 +31,14 @@ def start(workflow: str, thread_id: str, state: Any, as_json: bool) -> None:
     given = {} if state is None else state
     if not isinstance(given, dict):
         raise click.BadParameter("the state must be a JSON object.", param_hint="--state")
-    with session.open_client(workflows=None) as client, session.listening() as bell:
+    with session.open_client(workflows=None) as client:
         started = client.start(workflow, thread_id, given)
     if as_json:
-        rung = started.new and not bell.failed
-        print_json({**{name: getattr(started, name) for name in ("id", "workflow", "thread_id", "new")}, "rung": rung})
+        print_json(dataclasses.asdict(started))
     else:
         what = "started" if started.new else "was there already, with the same state"
         click.echo(f"{started.workflow}/{started.thread_id} {what}")
-    if bell.failed:
+    if started.new and not started.rung:
         click.echo(
             f"keepstep: the case is stored; it starts when Redis at {session.broker()} can be reached again.", err=True
         )

@@ -9,6 +9,10 @@ from typing import Any
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 
+# a library is silent unless its user says otherwise
+logging.getLogger("keepstep").addHandler(logging.NullHandler())
+
+
 class CaseLogger(logging.LoggerAdapter[logging.Logger]):
     """Puts workflow/thread id and the step in front of each line, and both into the record's extra fields."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -13,12 +13,14 @@ from uuid import UUID
 
 from celery import Celery
 
-from keepstep.checkpoint import births, reads, recovery, signals
+from keepstep.checkpoint import births, nodes, reads, recovery, signals
 from keepstep.checkpoint.births import Input
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case, Event
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.signals import Receipt
+from keepstep.config import logs  # noqa: F401  (silences the log unless it is configured)
 from keepstep.config.celery_options import celery_options
 from keepstep.config.settings import Settings, read_settings
 from keepstep.steps.errors import CaseError, UnknownCase, WaitTimeout
@@ -35,12 +37,16 @@ log = logging.getLogger("keepstep.client")
 
 @dataclass(frozen=True, kw_only=True)
 class Started:
-    """A case that is stored. new: this call made it; otherwise it was there, started with the same input."""
+    """A case that is stored. new: this call made it; otherwise it was there, started with the same input.
+
+    rung: a worker was told at once; otherwise (Redis is away, or the case is not new) the sweep does it.
+    """
 
     id: UUID
     workflow: str
     thread_id: str
     new: bool
+    rung: bool
 
 
 class Client:
@@ -79,9 +85,8 @@ class Client:
         definition = self._definition(workflow)
         limit = self.settings.max_state_bytes
         ring, new = births.start(self.db, definition, thread_id, state, max_state_bytes=limit)
-        if new:
-            self._ring([ring])
-        return Started(id=ring.case, workflow=ring.workflow, thread_id=thread_id, new=new)
+        rung = new and self._ring([ring])
+        return Started(id=ring.case, workflow=ring.workflow, thread_id=thread_id, new=new, rung=rung)
 
     def signal(
         self,
@@ -100,9 +105,7 @@ class Client:
         """
         named = _name(workflow), check_thread_id(thread_id)
         receipt = signals.send(self.db, *named, name, payload, actor=actor, dedupe_key=dedupe_key)
-        if receipt.ring is not None:
-            self._ring([receipt.ring])
-        return receipt
+        return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))
 
     def get(self, workflow: str | Workflow, thread_id: str) -> Case:
         """The case with its state. Raises UnknownCase."""
@@ -138,13 +141,16 @@ class Client:
         """What the case waits for: name, prompt, the payload's JSON Schema, deadline."""
         return reads.open_waits(self.db, self._id(workflow, thread_id))
 
-    def retry(self, workflow: str | Workflow, thread_id: str) -> None:
-        """Let a held case go on with the same step, under the same idempotency key. Raises UnknownCase, CaseError."""
+    def retry(self, workflow: str | Workflow, thread_id: str) -> bool:
+        """Let a held case go on with the same step, under the same idempotency key; whether a worker was told at once.
+
+        Raises UnknownCase, and CaseError if it isn't held.
+        """
         ring = recovery.retry(self.db, self._id(workflow, thread_id))
         if ring is None:
             case = self.get(workflow, thread_id)
             raise CaseError(case.workflow, thread_id, f"it is {case.status}, and only a held case can be retried.")
-        self._ring([ring])
+        return self._ring([ring])
 
     # ----------------------------------------------------------------------------------------------- many cases
     def list(
@@ -162,6 +168,10 @@ class Client:
     def counts(self, workflow: str | None = None) -> dict[str, int]:
         """How many cases there are by status."""
         return reads.counts(self.db, workflow)
+
+    def nodes(self) -> Sequence[NodeView]:
+        """The workers whose heartbeat is younger than a lease."""
+        return [node for node in nodes.everyone(self.db) if node.silent < self.settings.lease_seconds]
 
     # ------------------------------------------------------------------------------------------------ the client
     def close(self) -> None:
@@ -186,10 +196,14 @@ class Client:
     def _id(self, workflow: str | Workflow, thread_id: str) -> UUID:
         return case_id(_name(workflow), check_thread_id(thread_id))
 
-    def _ring(self, rings: Sequence[Ring]) -> None:
+    def _ring(self, rings: Sequence[Ring]) -> bool:
         """Ring unless the broker was away a moment ago; the sweep rings otherwise."""
-        if time.monotonic() >= self._silent_until and self._bell.ring(rings) < len(rings):
+        if time.monotonic() < self._silent_until:
+            return False
+        rung = self._bell.ring(rings) == len(rings)
+        if not rung:
             self._silent_until = time.monotonic() + SILENCE
+        return rung
 
 
 def _name(workflow: str | Workflow) -> str:

@@ -64,7 +64,14 @@ def dev(server_home: Path, tmp_path: Path) -> Iterator[Dev]:
 
 
 def left(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    return [p for p in processes if lives(p)]
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def is_completed(cli: Cli, thread_id: str) -> bool:

@@ -67,6 +67,14 @@ def test_a_database_without_tables_is_refused_with_the_command_to_run(empty: Dat
         schema.check(empty)
 
 
+def test_the_revisions_are_those_of_the_migrations() -> None:
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory.from_config(schema.alembic_config())
+    assert schema.known_revisions() == sorted(revision.revision for revision in script.walk_revisions())
+    assert schema.known_revisions()[-1] == script.get_current_head()
+
+
 def test_a_newer_schema_is_worked_with(empty: Database) -> None:
     schema.upgrade(empty)
     empty.run(sa.text("update keepstep.alembic_version set version_num = '9999'"), {})
@@ -86,7 +94,7 @@ def test_the_downgrade_leaves_nothing(empty: Database) -> None:
     from alembic import command
 
     schema.upgrade(empty)
-    config = schema._config()
+    config = schema.alembic_config()
     with empty.transaction() as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "base")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -30,7 +31,37 @@ def soft_limit() -> Iterator[None]:
 def test_a_timeout_after_the_step_is_held_back_and_dropped() -> None:
     with uninterrupted():
         os.kill(os.getpid(), signal.SIGUSR1)
-    assert not {signal.SIGUSR1} & signal.sigpending()
+
+
+def test_a_timeout_before_the_step_interrupts_it_at_once() -> None:
+    ran = False
+    with uninterrupted():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        with pytest.raises(SoftLimit), interruptible():
+            ran = True
+    assert not ran
+
+
+def test_another_thread_does_not_let_the_timeout_through() -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    with uninterrupted():
+        for _ in range(100):
+            os.kill(os.getpid(), signal.SIGUSR1)
+    over.set()
+    thread.join()
+
+
+def test_in_a_thread_nothing_is_touched() -> None:
+    def run() -> None:
+        with uninterrupted(), interruptible():
+            pass
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert getattr(signal.getsignal(signal.SIGUSR1), "__name__", "") == "handler"
 
 
 def test_a_timeout_in_the_step_interrupts_it() -> None:

@@ -6,4 +6,5 @@ signals  lock, match, consume, expire
 sweep    wake, ring again, recover, prune
 nodes    register, beat, judge
 reads    get, list, history: for people
+schema   the revision
 """
