@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import time
@@ -110,6 +111,10 @@ def after(state: State, call: Call) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------- what goes wrong
+class Odd(BaseException):
+    """What a foreign library's panic looks like."""
+
+
 wrong = Workflow("wrong", state=State, retry=Retry(attempts=3, wait=wait_fixed(0.1)))
 
 
@@ -127,6 +132,12 @@ def misbehave(state: State, call: Call) -> Any:
             return fail("not eligible")
         case "exit":
             raise SystemExit(3)
+        case "base":
+            raise Odd("not even an Exception")
+        case "cancelled":
+            raise asyncio.CancelledError("leaked from a task")
+        case "interrupt":
+            raise KeyboardInterrupt
         case "nan":
             return {"value": float("nan")}
         case "object":
@@ -147,6 +158,16 @@ def misbehave(state: State, call: Call) -> Any:
             wait_until(state.seconds)
         case "gil":
             ctypes.PyDLL(None).sleep(int(state.seconds))  # a C call that holds the GIL
+    return changes
+
+
+once = Workflow("once", state=State)
+
+
+@once.step(retry=Retry(attempts=1), on_exhausted="fail")
+def only(state: State, call: Call) -> Any:
+    changes = note(state, call)
+    wait_until(state.seconds)
     return changes
 
 
@@ -202,4 +223,4 @@ def _small(number: int) -> None:
 for _i in range(1, 41):
     _small(_i)
 
-ALL = [forty, ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine]
+ALL = [once, forty, ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine]

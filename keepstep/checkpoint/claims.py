@@ -39,6 +39,7 @@ class Claim:
     timeout: float
     attempt: int
     failures: int
+    deferrals: int
     schema_version: int
     weight: int
     deadline: datetime
@@ -66,6 +67,19 @@ def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> 
     return None if row is None else _claim(row, delivery, claimant, lease)
 
 
+def claim_again(db: Database, late: Claim) -> bool:
+    """Take the late attempt's lease again. False: somebody else claimed, moved, ended or restarted the case since."""
+    params = {
+        "id": late.delivery.case,
+        "seq": late.delivery.seq,
+        "run": late.run,
+        "lease": late.lease,
+        "owner": late.claimant.owner,
+        "executor": late.claimant.executor,
+    }
+    return db.run(hot.CLAIM_AGAIN, params) == 1
+
+
 def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim:
     state, damage = _load(row.chain, delivery.seq)
     return Claim(
@@ -79,6 +93,7 @@ def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Cla
         timeout=row.timeout,
         attempt=row.attempt,
         failures=row.failures,
+        deferrals=row.deferrals,
         schema_version=row.schema_version,
         weight=row.weight,
         deadline=row.deadline,

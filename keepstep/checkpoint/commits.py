@@ -9,10 +9,14 @@ from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.delta import diff
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sql import hot
 from keepstep.steps.decide import Decision, Wait
 from keepstep.steps.workflow import Target
+
+LATE_BYTES = 256 * 1024
+"""The largest change of a late result that is kept."""
 
 _OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": "failed"}
 
@@ -60,8 +64,11 @@ def commit(
 
 
 def record_late(db: Database, claim: Claim, decision: Decision) -> None:
-    """Keep the trace of a result that came after its lease was lost."""
+    """Keep what a result changed that came after its lease was lost: an operator may need the receipt in it."""
     error = {"move": decision.move, "target": decision.target and decision.target.step, **decision.error}
+    if claim.state is not None and decision.state is not None:
+        change = diff(claim.state, decision.state)
+        error["change"] = change if len(codec.encode(change)) <= LATE_BYTES else "too large to be kept"
     db.run(
         hot.RECORD_LATE,
         {
@@ -146,4 +153,7 @@ def encode_target(target: Target | None) -> str | None:
 
 def decode_target(text: str | None) -> Target | None:
     """The target of stored JSON."""
-    return None if text is None else Target(**codec.decode(text))
+    if text is None:
+        return None
+    stored = codec.decode(text)  # a newer release may have put more into it
+    return Target(step=stored["step"], queue=stored["queue"], timeout=stored["timeout"], in_doubt=stored["in_doubt"])

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg2.extras
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from keepstep.config.settings import without_password
@@ -35,6 +36,11 @@ class Database:
         self._pid: int | None = None
         self._lock = threading.Lock()
 
+    def resize(self, pool_size: int) -> None:
+        """Keep as many connections from now on; for the start of a process, when it learns how much it does at once."""
+        self.dispose()
+        self._pool_size = pool_size
+
     @property
     def engine(self) -> sa.Engine:
         """This process's engine; a child that inherited its parent's makes its own."""
@@ -54,6 +60,7 @@ class Database:
             poolclass=QueuePool,
             pool_size=self._pool_size,
             max_overflow=0,
+            pool_timeout=10,
             pool_pre_ping=self._ping,
             isolation_level="AUTOCOMMIT",
             connect_args={
@@ -84,29 +91,36 @@ class Database:
 
     @contextmanager
     def connect(self) -> Iterator[sa.Connection]:
-        """A connection in autocommit."""
-        with self._translated(), self.engine.connect() as connection:
+        """A connection in autocommit. DatabaseUnavailable for whatever may pass by itself."""
+        with self._translated() as connection:
             yield connection
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """A READ COMMITTED transaction, committed when the block ends without an error."""
-        with self._translated(), self.engine.connect() as connection:
+        with self._translated() as connection:
             connection = connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[sa.Connection]:
+        where = without_password(self.url)
         try:
-            yield
-        except (OperationalError, InterfaceError) as error:
-            if not is_connection_lost(error):
+            with self.engine.connect() as connection:
+                try:
+                    yield connection
+                except DBAPIError as error:
+                    if may_pass(error):
+                        connection.invalidate()  # after a failover, say, the next one may lead to the new primary
+                    raise
+        except PoolTimeout as error:
+            raise DatabaseUnavailable(f"PostgreSQL at {where}: all {self._pool_size} connections are in use") from error
+        except DBAPIError as error:
+            if not may_pass(error):
                 raise
             reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-            raise DatabaseUnavailable(
-                f"PostgreSQL at {without_password(self.url)} can't be reached: {reason}"
-            ) from error
+            raise DatabaseUnavailable(f"PostgreSQL at {where} can't be reached, or can't work now: {reason}") from error
 
     def dispose(self) -> None:
         """Close the connections of this process."""
@@ -115,10 +129,17 @@ class Database:
             self._engine = None
 
 
-def is_connection_lost(error: DBAPIError) -> bool:
-    """Whether the connection, not the statement, was at fault: worth trying again on a new one."""
+_PASSING_CLASSES = {"08", "40", "53", "57", "58"}
+"""Connection exceptions, transaction rollbacks, insufficient resources, operator intervention, system errors."""
+_PASSING = {"25006", "25P03", "55P03"}
+"""A server that is (still) a read-only standby; an idle transaction ended; a lock that was not to be had."""
+
+
+def may_pass(error: DBAPIError) -> bool:
+    """Whether the surroundings, not the statement, were at fault: worth trying again."""
     if error.connection_invalidated or isinstance(error, InterfaceError):
         return True
     code = getattr(error.orig, "pgcode", None)
-    # class 08: connection exceptions; 57P01-57P03: shutting down, crashed, starting; 53300: too many connections
-    return code is None or code[:2] == "08" or code in ("57P01", "57P02", "57P03", "53300")
+    if code is None:
+        return isinstance(error, OperationalError)
+    return code[:2] in _PASSING_CLASSES or code in _PASSING

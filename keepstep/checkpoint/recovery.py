@@ -52,9 +52,9 @@ def wake(db: Database, limits: Limits) -> list[Ring]:
     return rings(db.all(sweep.WAKE, {"limit": limits.rows}))
 
 
-def overdue_queues(db: Database, limits: Limits, *, ahead: float) -> list[str]:
-    """The queues with cases that should have been claimed by now, or within `ahead` seconds."""
-    return [row.queue for row in db.all(sweep.OVERDUE_QUEUES, {"ahead": ahead, "limit": limits.rows})]
+def overdue_queues(db: Database, *, ahead: float) -> list[str]:
+    """The queues of live nodes with cases that should have been claimed by now, or within `ahead` seconds."""
+    return [row.queue for row in db.all(sweep.OVERDUE_QUEUES, {"ahead": ahead})]
 
 
 def ring_again(db: Database, queues: Sequence[str], limits: Limits, *, ahead: float) -> list[Ring]:
@@ -72,6 +72,17 @@ def look_again(db: Database, limits: Limits) -> int:
 def recover_nodes(db: Database, owners: Sequence[UUID], limits: Limits) -> Recovery:
     """Take away what dead nodes were running. The step is not to blame."""
     return _recover(db, sweep.RECOVER_NODES, limits, "node_deaths", "node_died", "its node died", owners=list(owners))
+
+
+def release_node(db: Database, owner: UUID, limits: Limits) -> Recovery:
+    """Give back what a node that ends in order was still running. Nobody is to blame."""
+    return _recover(db, sweep.RECOVER_NODES, limits, "", "released", "its worker was stopped", owners=[owner])
+
+
+def release_lease(db: Database, case: UUID, lease: UUID, limits: Limits) -> Recovery:
+    """Give back one attempt whose process is told to end. Nobody is to blame."""
+    which = {"ids": [case], "leases": [lease]}
+    return _recover(db, sweep.RECOVER_LEASES, limits, "", "released", "its worker was stopped", **which)
 
 
 def recover_executor(db: Database, owner: UUID, executor: str, limits: Limits) -> Recovery:
@@ -119,6 +130,11 @@ def who_runs(db: Database, delivery: Delivery) -> Running | None:
 def overdue_waits(db: Database, limits: Limits) -> list[UUID]:
     """Cases whose wait has passed its deadline."""
     return [row.id for row in db.all(sweep.OVERDUE_WAITS, {"limit": limits.rows})]
+
+
+def put_off(db: Database, case: UUID) -> None:
+    """Look at a wait that can't be moved again in a minute."""
+    db.run(sweep.PUT_OFF, {"id": case})
 
 
 def undelivered(db: Database, limits: Limits) -> list[UUID]:

@@ -129,7 +129,8 @@ attempts = sa.Table(
     sa.Column("error", sa.JSON),
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint(
-        "outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'late')",
+        "outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', "
+        "'released', 'late')",
         name="attempts_outcome",
     ),
     sa.Index("attempts_case", "case_id", "seq"),
@@ -162,7 +163,7 @@ signals = sa.Table(
         "name",
         "dedupe_key",
         unique=True,
-        postgresql_where=sa.text("dedupe_key is not null"),
+        postgresql_where=sa.text("dedupe_key is not null and refused is null"),
     ),
     sa.Index("signals_case", "case_id", "id"),
 )

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 
 from keepstep.checkpoint import schema
-from keepstep.checkpoint.database import Database, is_connection_lost
+from keepstep.checkpoint.database import Database
 from keepstep.config.settings import read_settings, without_password
-from keepstep.steps.errors import DatabaseUnavailable, KeepstepError
+from keepstep.steps.errors import KeepstepError
 from keepstep.workers.client import Client
 
 _MISSING = ("42P01", "42703", "3F000")  # undefined table, column, schema
@@ -36,8 +36,6 @@ def translated(db: Database) -> Iterator[None]:
         if getattr(error.orig, "pgcode", None) in _MISSING:
             schema.check(db)
         reason = str(error.orig).strip().splitlines()[0]
-        if is_connection_lost(error):
-            raise DatabaseUnavailable(f"PostgreSQL at {without_password(db.url)} can't be reached: {reason}") from error
         raise DatabaseRefused(f"PostgreSQL refuses: {reason}") from error
 
 

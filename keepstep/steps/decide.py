@@ -116,14 +116,14 @@ def describe(error: BaseException) -> dict[str, Any]:
     described = {"type": type(error).__name__, "message": _text(error)[:4000], "traceback": _traceback(error)[-8000:]}
     if isinstance(error, BadState):
         described["path"] = error.path
-    return {name: _storable(text) for name, text in described.items()}
+    return {name: storable(text) for name, text in described.items()}
 
 
 # ------------------------------------------------------------------------------------------------ the step returned
 def _returned(view: View, result: Returned) -> Decision:
     outcome, update = _outcome(view, result)
     if isinstance(outcome, Fail):
-        why = _storable(str(outcome.why)[:4000])
+        why = storable(str(outcome.why)[:4000])
         return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": why})
     state = states.merge(view.workflow.state, view.before, result.copy, update)
     if isinstance(outcome, Finish):
@@ -190,7 +190,7 @@ def _wait(view: View, outcome: WaitFor, state: states.JSON) -> Decision:
         name=outcome.name,
         into=outcome.into,
         then=None if then is None else then.target,
-        schema=None if outcome.payload is None else _schema(outcome),
+        schema=_field_schema(view, outcome.into) if outcome.payload is None else _schema(outcome),
         prompt=outcome.prompt,
         timeout=outcome.timeout,
         on_timeout=None if expired is None else expired.target,
@@ -204,6 +204,16 @@ def _schema(outcome: WaitFor) -> dict[str, Any]:
         raise BadOutcome(f"wait_for({outcome.name!r}, payload={payload!r}): a payload is described by a pydantic model")
     schema = payload.model_json_schema()
     states.refuse_what_json_lacks(schema, f"the schema of {payload.__name__}")
+    return schema
+
+
+def _field_schema(view: View, field: str | None) -> dict[str, Any] | None:
+    """Without a model of its own, a payload is what the field of the state takes."""
+    if field is None:
+        return None
+    whole = view.workflow.state.model_json_schema(by_alias=False)
+    schema = {**whole["properties"][field], "$defs": whole.get("$defs", {})}
+    states.refuse_what_json_lacks(schema, f"the schema of {view.workflow.state.__name__}.{field}")
     return schema
 
 
@@ -243,6 +253,6 @@ def _traceback(error: BaseException) -> str:
         return ""
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Text that PostgreSQL can show: without NUL and lone surrogates."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()

@@ -63,6 +63,10 @@ class BadOutcome(KeepstepError):
     """A step returned something that is neither changes, nor a state, nor an outcome."""
 
 
+class BadSignal(KeepstepError):
+    """A signal's name, actor or dedupe key can't be one."""
+
+
 class BadPayload(KeepstepError):
     """A signal's payload doesn't fit what the case is waiting for."""
 

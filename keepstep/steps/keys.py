@@ -22,15 +22,21 @@ def check_thread_id(thread_id: str) -> str:
         raise BadThreadId(
             f"the thread id has {len(thread_id)} characters, the most is {MAX_THREAD_ID}: {thread_id[:40]!r}..."
         )
-    if "\0" in thread_id:
-        raise BadThreadId(f"the thread id has a NUL character, which PostgreSQL can't store: {thread_id!r}")
-    try:
-        thread_id.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise BadThreadId(
-            f"the thread id has a lone surrogate at position {error.start}, which is no Unicode text: {thread_id!r}"
-        ) from None
+    unstorable = why_unstorable(thread_id)
+    if unstorable:
+        raise BadThreadId(f"the thread id has {unstorable}: {thread_id!r}")
     return thread_id
+
+
+def why_unstorable(text: str) -> str | None:
+    """What in a text PostgreSQL can't store; None if it can."""
+    if "\0" in text:
+        return "a NUL character, which PostgreSQL can't store"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"a lone surrogate at position {error.start}, which is no Unicode text"
+    return None
 
 
 def case_id(workflow: str, thread_id: str) -> UUID:

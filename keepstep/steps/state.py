@@ -228,7 +228,8 @@ def _difference(a: Any, b: Any) -> tuple[str, Any] | None:
     """The first value of `a` that differs in `b`, with its path; a tuple and a list of the same items are as one."""
     kind = type(a)
     if kind in _SCALARS:
-        return None if kind is type(b) and a == b else ("", a)
+        alike = kind is type(b) or {kind, type(b)} == {int, float}  # a default of 0 for a float is the same value
+        return None if alike and a == b else ("", a)
     if isinstance(a, BaseModel) and kind is type(b):
         a, b = _fields(a), _fields(b)
     if isinstance(a, Mapping) and isinstance(b, Mapping) and a.keys() == b.keys():

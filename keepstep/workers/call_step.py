@@ -16,11 +16,18 @@ from keepstep.steps.call import Call
 from keepstep.steps.decide import Raised, Result, Returned, TimedOut
 from keepstep.steps.keys import idempotency_key
 from keepstep.steps.workflow import Step
-from keepstep.workers.interrupt import interruptible
+from keepstep.workers.interrupt import interruptible, is_ending
+
+
+class Interrupted(Exception):
+    """The worker ends while the step runs; the case goes back, and nobody is to blame."""
 
 
 def call_step(step: Step, state: BaseModel, claim: Claim) -> Result:
-    """Call the function with its copy of the state. What it raises becomes a result too, `sys.exit()` included."""
+    """Call the function with its copy of the state. Whatever it raises becomes a result too, `sys.exit()` included.
+
+    Raises Interrupted when this worker is told to end meanwhile.
+    """
     call = make_call(claim)
     try:
         with interruptible():
@@ -29,9 +36,9 @@ def call_step(step: Step, state: BaseModel, claim: Claim) -> Result:
                 value = asyncio.run(_awaited(value))
     except SoftTimeLimitExceeded:
         return TimedOut(timeout=claim.timeout)
-    except (WorkerShutdown, WorkerTerminate, KeyboardInterrupt):
-        raise  # the worker's own end, not the step's
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # a cancelled asyncio task, a panic of a foreign library: still only a failed step
+        if is_ending(error) or isinstance(error, WorkerShutdown | WorkerTerminate):
+            raise Interrupted from error
         call.log.warning("%s: %s", type(error).__name__, error, exc_info=error)
         return Raised(error=error)
     return Returned(value=value, copy=state)

@@ -19,7 +19,7 @@ from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case, Event
 from keepstep.checkpoint.ring import Ring
-from keepstep.checkpoint.signals import Receipt
+from keepstep.checkpoint.signals import Receipt, Signal
 from keepstep.config import logs  # noqa: F401  (silences the log unless it is configured)
 from keepstep.config.celery_options import celery_options
 from keepstep.config.settings import Settings, read_settings
@@ -100,11 +100,13 @@ class Client:
     ) -> Receipt:
         """Send a signal. If the case waits for it, it goes on at once; otherwise the signal is kept until it does.
 
-        dedupe_key: sent twice with one key, it counts once. Raises UnknownCase, CaseFinished, BadPayload,
-        AlreadyDecided.
+        dedupe_key: sent twice with one key, it counts once. Raises BadSignal, UnknownCase, CaseFinished,
+        BadPayload, AlreadyDecided.
         """
         named = _name(workflow), check_thread_id(thread_id)
-        receipt = signals.send(self.db, *named, name, payload, actor=actor, dedupe_key=dedupe_key)
+        sent = Signal(name=name, payload=payload, actor=actor, dedupe_key=dedupe_key)
+        limit = self.settings.max_state_bytes
+        receipt = signals.send(self.db, *named, sent, fits=self.registry.fits, max_bytes=limit)
         return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))
 
     def get(self, workflow: str | Workflow, thread_id: str) -> Case:

@@ -41,6 +41,10 @@ def beat_until(url: str, node: Node, every: float, wait: Callable[[float], bool]
         except DatabaseUnavailable as error:
             log.warning("no heartbeat: %s", error)
             over = wait(every / 2)
+        except Exception:
+            # a cancelled statement, say: silence would have this node taken for dead, with all its steps
+            log.exception("no heartbeat; trying again on a new connection")
+            over = wait(every / 2)
     db.dispose()
 
 
@@ -56,6 +60,10 @@ class ThreadHeartbeat:
     def start(self) -> None:
         """Begin to beat."""
         self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether it still beats."""
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         """Beat no more; the lock is free when this returns."""
@@ -79,6 +87,10 @@ class ChildHeartbeat:
         )
         _pipe(self._child).write(self._order.encode() + b"\n")
         _pipe(self._child).flush()
+
+    def is_alive(self) -> bool:
+        """Whether it still beats."""
+        return self._child is not None and self._child.poll() is None
 
     def stop(self) -> None:
         """Beat no more; the lock is free when this returns."""

@@ -1,7 +1,9 @@
-"""Let a step's timeout interrupt the step, and nothing else.
+"""Let signals interrupt a step's own code, and nothing else.
 
-Celery's soft time limit is a signal to the pool's process, and raises wherever that happens to be. Between the step's
-return and the end of the commit it would throw away a result, so it is held back there.
+In a pool's process Celery's soft time limit (SIGUSR1) and the end of the worker (SIGTERM) raise wherever the process
+happens to be. Between the step's return and the end of the commit that would throw away a result, so both are held
+back there. A mask would not do: another thread of the process may take the signal, and Python's handler runs in the
+main thread all the same.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SOFT_LIMIT = signal.SIGUSR1
-"""What billiard sends for a soft time limit, in prefork only; in other pools nobody sends it."""
+from billiard.common import terminate_handler_fired
+
+SOFT_LIMIT, END = signal.SIGUSR1, signal.SIGTERM
 
 
 class _HeldBack:
-    """Stands in for billiard's handler, which raises. A mask would not do: another thread may take the signal."""
+    """Stands in for a handler that raises."""
 
     def __init__(self, raising: Any):
         self.raising, self.came = raising, False
@@ -28,29 +31,43 @@ class _HeldBack:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold the soft limit back; one that comes too late for the step is dropped."""
+    """Hold both back. A soft limit that comes too late for the step is dropped; the end comes when this is over."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's
         return
-    raising = signal.getsignal(SOFT_LIMIT)
-    signal.signal(SOFT_LIMIT, _HeldBack(raising))
+    held = {number: _HeldBack(signal.getsignal(number)) for number in (SOFT_LIMIT, END)}
+    for number, handler in held.items():
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(SOFT_LIMIT, raising)
+        for number, handler in held.items():
+            signal.signal(number, handler.raising)
+        if held[END].came:
+            signal.raise_signal(END)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let the soft limit through again, inside of `uninterrupted`; one that came before the step raises at once."""
-    held = signal.getsignal(SOFT_LIMIT)
-    if not isinstance(held, _HeldBack) or threading.current_thread() is not threading.main_thread():
+    """Let them through again, inside of `uninterrupted`; what came before the step is delivered at once."""
+    held = {number: signal.getsignal(number) for number in (SOFT_LIMIT, END)}
+    ours = {number: handler for number, handler in held.items() if isinstance(handler, _HeldBack)}
+    if threading.current_thread() is not threading.main_thread() or not ours:
         yield
         return
-    signal.signal(SOFT_LIMIT, held.raising)
+    for number, handler in ours.items():
+        signal.signal(number, handler.raising)
     try:
-        if held.came and callable(held.raising):
-            held.raising(SOFT_LIMIT, None)
+        for number, handler in ours.items():
+            if handler.came:
+                handler.came = False
+                signal.raise_signal(number)
         yield
     finally:
-        signal.signal(SOFT_LIMIT, held)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+def is_ending(error: BaseException) -> bool:
+    """Whether the error is the end of this pool process by SIGTERM, and not a `sys.exit()` of the step's own."""
+    return isinstance(error, SystemExit) and terminate_handler_fired()

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from celery.worker import state as worker_state
 from sqlalchemy.exc import SQLAlchemyError
 
 from keepstep._version import __version__
-from keepstep.checkpoint import nodes, schema
+from keepstep.checkpoint import nodes, recovery, schema
 from keepstep.checkpoint.nodes import Node
 from keepstep.steps.errors import DatabaseUnavailable, SchemaOutdated
 from keepstep.workers import process
@@ -41,6 +42,8 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
 
         def __init__(self, worker: Any, **options: Any):
             super().__init__(worker, **options)
+            refuse_green_threads(worker)
+            engine.db.resize(_connections(worker))
             wait_for_schema(engine)
             self.threads: NodeThreads | None = None
 
@@ -48,14 +51,28 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
             self.threads = NodeThreads(engine, _node(engine, worker), _pool_pids(worker))
             self.threads.start()
 
-        def stop(self, worker: Any) -> None:  # noqa: ARG002
+        def stop(self, worker: Any) -> None:
+            """The pool first: while its last steps finish, this node must be seen to live."""
+            worker.pool.stop()
+            self.leave()
+
+        def terminate(self, worker: Any) -> None:
+            """The pool first here too, but it is killed; what it was running goes back."""
+            worker.pool.terminate()
+            self.leave()
+
+        def leave(self) -> None:
             if self.threads is not None:
                 self.threads.stop()
                 self.threads = None
 
-        terminate = stop
-
     return NodeStep
+
+
+def refuse_green_threads(worker: Any) -> None:
+    """gevent and eventlet patch what the heartbeat and the recovery stand on."""
+    if worker.pool_cls.__module__.rpartition(".")[2] in ("gevent", "eventlet"):
+        raise SystemExit("keepstep: pools of green threads are not supported: use --pool prefork, threads or solo")
 
 
 def wait_for_schema(engine: Engine) -> None:
@@ -77,15 +94,19 @@ class NodeThreads:
 
     def __init__(self, engine: Engine, node: Node, pids: Callable[[], Iterable[int]] | None):
         self._engine, self._node = engine, node
-        url = engine.settings.heartbeat_url or engine.settings.database_url
-        beat = ThreadHeartbeat if pids is not None else ChildHeartbeat
-        self._heartbeat = beat(url, node, engine.settings.beat_seconds)
+        self._forks = pids is not None
+        self._heartbeat = self._new_heartbeat()
         self._sweep = Sweep(engine, executing)
         self._children = Children(pids) if pids is not None else None
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._sweeping, name="keepstep-sweep", daemon=True)]
         if self._children is not None:
             self._threads.append(threading.Thread(target=self._watching, name="keepstep-children", daemon=True))
+
+    def _new_heartbeat(self) -> ThreadHeartbeat | ChildHeartbeat:
+        settings = self._engine.settings
+        kind = ThreadHeartbeat if self._forks else ChildHeartbeat
+        return kind(settings.heartbeat_url or settings.database_url, self._node, settings.beat_seconds)
 
     def start(self) -> None:
         """Appear among the nodes, and begin. Before the first sweep, which rings only what a node can load."""
@@ -99,18 +120,26 @@ class NodeThreads:
             thread.start()
 
     def stop(self) -> None:
-        """Leave in order: the node is forgotten unless it still runs something."""
+        """Leave in order, after the pool: what it left running goes back, and the node is forgotten."""
+        engine = self._engine
         self._over.set()
         for thread in self._threads:
             thread.join(timeout=10)
-        self._heartbeat.stop()
         try:
-            nodes.remove(self._engine.db, [self._node.id])
+            left = recovery.release_node(engine.db, self._node.id, engine.limits)
+            engine.bell.ring(left.rings)
+            self._heartbeat.stop()  # or its next beat would register the node anew
+            nodes.remove(engine.db, [self._node.id])
         except (DatabaseUnavailable, SQLAlchemyError) as error:
             log.warning("could not say goodbye, the others will notice: %s", error)
+            self._heartbeat.stop()
 
     def _sweeping(self) -> None:
         while not self._over.is_set():
+            if not self._heartbeat.is_alive():
+                log.error("the heartbeat has ended; starting another one")
+                self._heartbeat = self._new_heartbeat()
+                self._heartbeat.start()
             self._guarded(self._sweep.round)
             self._over.wait(self._engine.settings.beat_seconds)
 
@@ -141,10 +170,15 @@ def executing() -> set[UUID] | None:
         return None
     found = set()
     for request in requests:
-        args = request.args
-        if args:
-            found.add(UUID(str(args[0])))
+        with suppress(ValueError, IndexError, TypeError):  # somebody else's task, on a team's own app
+            found.add(UUID(str(request.args[0])))
     return found
+
+
+def _connections(worker: Any) -> int:
+    """Connections that a process may open: a thread holds one only for the length of a statement, so ten serve many."""
+    threads = 1 if worker.pool_cls.__module__.endswith("prefork") else int(worker.concurrency or 1)
+    return min(10, threads + 3)
 
 
 def _node(engine: Engine, worker: Any) -> Node:

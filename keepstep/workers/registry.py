@@ -9,6 +9,7 @@ from pathlib import Path
 
 from keepstep.checkpoint import codec
 from keepstep.steps.errors import BadSetting, DefinitionError, UnknownWorkflow
+from keepstep.steps.field import why_not
 from keepstep.steps.workflow import Workflow
 
 
@@ -57,6 +58,12 @@ class Registry:
             return self._workflows[name]
         except KeyError:
             raise UnknownWorkflow(name, self._workflows) from None
+
+    def fits(self, workflow: str, field: str | None, payload: object) -> str | None:
+        """Why a signal's payload can't be this field of the state; None if it can, or if the code isn't loaded."""
+        if field is None or workflow not in self._workflows:
+            return None
+        return why_not(self._workflows[workflow].state, field, payload)
 
     def __iter__(self) -> Iterator[Workflow]:
         return iter(self._workflows.values())

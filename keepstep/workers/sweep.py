@@ -13,7 +13,11 @@ from collections.abc import Callable
 from uuid import UUID
 
 from keepstep.checkpoint import nodes, recovery, signals
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.payloads import Fits
 from keepstep.checkpoint.recovery import Recovery, Running
+from keepstep.checkpoint.ring import Ring
+from keepstep.steps.errors import DatabaseUnavailable
 from keepstep.workers import process
 from keepstep.workers.engine import Engine
 from keepstep.workers.judge import Judge
@@ -113,17 +117,27 @@ class Sweep:
         self._ring("past its deadline", recovery.recover_overdue(db, limits))
         self._ring("its node is gone", recovery.recover_unowned(db, limits))
         for case in recovery.overdue_waits(db, limits):
-            if ring := signals.expire(db, case):
-                engine.bell.ring([ring])
+            self._one_case(signals.expire, case)
         for case in recovery.undelivered(db, limits):
-            if ring := signals.deliver(db, case):
-                engine.bell.ring([ring])
+            self._one_case(signals.deliver, case)
         recovery.look_again(db, limits)
+
+    def _one_case(self, act: Callable[[Database, UUID, Fits], Ring | None], case: UUID) -> None:
+        """One case that can't be moved must not keep the others."""
+        try:
+            ring = act(self._engine.db, case, self._engine.registry.fits)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("case %s can't be moved; put off for a minute", case)
+            recovery.put_off(self._engine.db, case)
+        else:
+            self._engine.bell.ring([ring] if ring else [])
 
     def _ring_again(self, ahead: float = 0.0) -> None:
         """Only where the broker's queue is empty: a real backlog must not be flooded with a second message each."""
         engine = self._engine
-        queues = recovery.overdue_queues(engine.db, engine.limits, ahead=ahead)
+        queues = recovery.overdue_queues(engine.db, ahead=ahead)
         empty = [queue for queue in queues if engine.bell.depth(queue) == 0]
         again = recovery.ring_again(engine.db, empty, engine.limits, ahead=ahead)
         if again:

@@ -127,12 +127,29 @@ def test_what_is_odd_but_legal_goes_on(client: Client, start_worker) -> None:
     assert case.reason["type"] == "SystemExit"
 
 
+@pytest.mark.parametrize("pool", POOLS)
+def test_whatever_a_step_raises_is_a_failure_of_the_step_and_the_worker_goes_on(
+    client: Client, start_worker, pool: str
+) -> None:
+    worker = start_worker(pool=pool)
+    raised = {"base": "Odd", "cancelled": "CancelledError", "interrupt": "KeyboardInterrupt"}
+    for value in raised:
+        client.start("wrong", value, {"value": value})
+    for value, kind in raised.items():
+        case = eventually(lambda v=value: (c := client.get("wrong", v)).status == "held" and c, 20)
+        assert (case.reason["why"], case.reason["type"], case.crashes) == ("retries ran out", kind, 0)
+    client.start("ten", "A", {})
+    client.wait("ten", "A", 20)
+    assert worker.process.poll() is None
+
+
 def test_a_step_is_interrupted_at_its_timeout_and_tried_again(client: Client, start_worker, trace: Trace) -> None:
     start_worker()
     client.start("hanging", "A", {"seconds": 30})
     case = eventually(lambda: (c := client.get("hanging", "A")).status == "held" and c, 20)
     assert [line.attempt for line in trace.lines("A")] == [1, 2]
     assert "timeout" in case.reason["message"]
+    assert case.failures == 1, "the second one is in the reason; none is charged twice"
 
 
 def test_in_doubt_hold_asks_a_person_unless_the_error_is_safe(client: Client, start_worker, trace: Trace) -> None:

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from keepstep import goto
-from keepstep.checkpoint import commits, reads, recovery
+from keepstep.checkpoint import claims, commits, reads, recovery
 from keepstep.checkpoint.database import Database
 from keepstep.steps.decide import hold
 from tests import flows
@@ -208,3 +208,23 @@ def test_a_claim_is_fenced_by_identity_not_by_number(hand: Hand) -> None:
     assert hand.commit(forged) is None
     assert hand.commit(claim) is not None
     assert flows.ten.first.name == "s1"
+
+
+def test_a_late_result_never_crosses_into_another_run(hand: Hand, db: Database) -> None:
+    ring = hand.start()
+    claim = hand.claim(ring)
+    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+    assert claims.claim_again(db, claim), "nobody else has claimed it"
+    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+    for table in ("cases", "heads", "checkpoints"):
+        db.run(sa.text(f"delete from keepstep.{table}"), {})
+    hand.start()
+    assert not claims.claim_again(db, claim)
+
+
+def test_a_late_result_is_kept_with_what_it_changed(hand: Hand, db: Database) -> None:
+    ring = hand.start()
+    claim = hand.claim(ring)
+    commits.record_late(db, claim, hand.decide(claim, {"value": "receipt 7"}))
+    [late] = [e for e in reads.history(db, ring.case) if e.kind == "late"]
+    assert late.detail["error"]["change"] == [{"op": "replace", "path": "/value", "value": "receipt 7"}]

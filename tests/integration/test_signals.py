@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pydantic import BaseModel, Field
 
 from keepstep import AlreadyDecided, Approval, BadPayload, CaseFinished, Client, UnknownCase, wait_for
 from keepstep.checkpoint import reads, recovery, signals
 from keepstep.checkpoint.database import Database
+from keepstep.steps.errors import BadSignal
+from keepstep.workers.engine import Engine
+from keepstep.workers.sweep import Sweep
 from tests import flows
 from tests.support.eventually import eventually
 from tests.support.hand import LIMITS, Hand
@@ -167,6 +172,100 @@ def test_of_a_signal_and_a_deadline_at_once_exactly_one_wins(client: Client, han
         )
         step = client.get("expiring", f"A{n}").step
         assert (fates[0], step) in (("delivered", "answered"), ("late", "escalate"))
+
+
+class Named(BaseModel):
+    """A pattern that pydantic's regular expressions know and Python's don't."""
+
+    name: str = Field(pattern=r"^\p{L}+$")
+
+
+class Dated(BaseModel):
+    when: datetime
+
+
+def test_a_pattern_that_only_pydantic_knows_refuses_nobody(client: Client, hand: Hand) -> None:
+    hand.step(hand.start("A", flows.approve), 0, wait_for("name", into="value", payload=Named))
+    assert client.signal("approve", "A", "name", {"name": "x"}).fate == "delivered"
+
+
+def test_a_format_is_checked_without_any_code(client: Client, hand: Hand) -> None:
+    hand.step(hand.start("A", flows.approve), 0, wait_for("date", into="value", payload=Dated))
+    with pytest.raises(BadPayload, match="yesterday"):
+        client.signal("approve", "A", "date", {"when": "yesterday"})
+    assert client.signal("approve", "A", "date", {"when": "2026-01-01T00:00:00Z"}).fate == "delivered"
+
+
+def test_what_the_field_does_not_take_is_refused_with_the_code_and_without(client: Client, hand: Hand) -> None:
+    hand.step(hand.start("A", flows.approve), 0, wait_for("amount", into="seconds"))
+    with Client(settings=client.settings, workflows=[]) as stranger:
+        for sender in (client, stranger):
+            with pytest.raises(BadPayload, match="many"):
+                sender.signal("approve", "A", "amount", "many")
+        assert stranger.signal("approve", "A", "amount", 2.5).fate == "delivered"
+
+
+def test_what_cannot_be_stored_is_refused_by_name(client: Client, hand: Hand) -> None:
+    hand.start("A", flows.approve)
+    for name in ("", "bad name", "a\0", "x" * 300):
+        with pytest.raises(BadSignal):
+            client.signal("approve", "A", name, YES)
+    for text in ("a\0", "\ud800", "x" * 300):
+        with pytest.raises(BadSignal, match="actor"):
+            client.signal("approve", "A", "approval", YES, actor=text)
+        with pytest.raises(BadSignal, match="dedupe key"):
+            client.signal("approve", "A", "approval", YES, dedupe_key=text)
+    with pytest.raises(BadPayload, match="5,0"):
+        client.signal("approve", "A", "approval", "x" * 5_000_000)
+
+
+def test_a_refused_signal_uses_up_no_dedupe_key(client: Client, hand: Hand, db: Database) -> None:
+    ring = hand.start("A", flows.approve)
+    client.signal("approve", "A", "approval", {"approved": "perhaps"}, dedupe_key="k")
+    hand.step(ring, 0, ask())
+    signals.deliver(db, ring.case)
+    assert client.signal("approve", "A", "approval", YES, dedupe_key="k").fate == "delivered"
+
+
+def test_a_second_signal_before_the_first_was_delivered_is_told(client: Client, hand: Hand, db: Database) -> None:
+    ring = hand.start("A", flows.approve)
+    client.signal("approve", "A", "approval", YES)
+    hand.step(ring, 0, ask())
+    with pytest.raises(AlreadyDecided):
+        client.signal("approve", "A", "approval", NO)
+    signals.deliver(db, ring.case)
+    assert client.get("approve", "A").state["approval"]["approved"] is True
+
+
+def test_a_nul_in_a_refused_payload_is_shown_escaped(client: Client, hand: Hand, db: Database) -> None:
+    ring = hand.start("A", flows.approve)
+    client.signal("approve", "A", "approval", {"approved\0": 1})
+    hand.step(ring, 0, ask())
+    assert signals.deliver(db, ring.case) is None
+    assert client.get("approve", "A").status == "waiting"
+
+
+def test_one_wait_that_cannot_be_moved_keeps_no_other(hand: Hand, db: Database, client: Client) -> None:
+    for thread_id in ("bad", "good"):
+        ring = hand.start(thread_id, flows.expiring)
+        hand.step(ring, 0, wait_for("approval", into="approval", timeout=0, on_timeout="escalate", then="answered"))
+    damage = (
+        "update keepstep.waits w set on_timeout = '7' from keepstep.cases k where k.id = case_id and thread_id = 'bad'"
+    )
+    db.run(sa.text(damage), {})
+    engine = Engine(settings=client.settings, db=db, registry=client.registry, bell=client._bell)
+    sweep = Sweep(engine, lambda: set())
+    sweep.round()
+    assert client.get("expiring", "good").step == "escalate"
+    assert client.get("expiring", "bad").status == "waiting"
+
+
+def test_a_newer_releases_target_is_understood(hand: Hand, db: Database, client: Client) -> None:
+    ring = hand.start("A", flows.approve)
+    hand.step(ring, 0, ask())
+    newer = "update keepstep.waits set then_target = jsonb_set(then_target::jsonb, '{priority}', '7')::json"
+    db.run(sa.text(newer), {})
+    assert client.signal("approve", "A", "approval", YES).fate == "delivered"
 
 
 def _while_the_head_is_locked(db: Database, acts: list[Any]) -> None:

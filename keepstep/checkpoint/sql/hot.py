@@ -47,13 +47,23 @@ with asked as materialized (
      and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
   returning h.*
 )
-select c.seq, c.step, c.timeout, c.attempt, c.failures, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
+select c.seq, c.step, c.timeout, c.attempt, c.failures, c.deferrals, c.schema_version, c.snapshot_seq, c.weight,
+       c.deadline,
        extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
        k.workflow, k.thread_id, k.run,
        (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
           from keepstep.checkpoints p
          where p.case_id = c.id and p.seq between c.snapshot_seq and c.seq)::text as chain
   from claimed c join keepstep.cases k on k.id = c.id
+""")
+
+# A late worker takes the lease again, its own one: only if nobody else has claimed the case since, in the same run.
+CLAIM_AGAIN = text(f"""
+update keepstep.heads h
+   set status = 'running', lease = :lease, owner = :owner, executor = :executor, attempt = h.attempt + 1,
+       deadline = clock_timestamp() + make_interval(secs => h.timeout), due_at = {GRID}
+  from keepstep.cases k
+ where h.id = :id and h.seq = :seq and not h.paused and h.{guard("claim")} and k.id = h.id and k.run = :run
 """)
 
 _CHECKPOINT = """

@@ -18,14 +18,14 @@ select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_ti
 
 # The open wait of this name, if the case is waiting for it now.
 OPEN_WAIT = text("""
-select name, payload_schema::text as payload_schema from keepstep.waits
+select name, into_field, payload_schema::text as payload_schema from keepstep.waits
  where case_id = :id and seq = :seq and name = :name and fate is null
 """)
 
 # The signal that was sent under this dedupe key before.
 SAME_SIGNAL = text("""
 select payload::text as payload from keepstep.signals
- where case_id = :id and name = :name and dedupe_key = :dedupe_key
+ where case_id = :id and name = :name and dedupe_key = :dedupe_key and refused is null
 """)
 
 # The decision of this name that came first: consumed, or kept for a wait that hasn't begun.

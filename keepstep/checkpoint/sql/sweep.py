@@ -32,11 +32,11 @@ returning {_RING}
 
 _UNCLAIMED = f"""due_at <= {NOW} + make_interval(secs => :ahead) and status = 'queued' and not paused"""
 
-# The queues that have cases which should have been claimed by now, or within `ahead` seconds.
+# Of the queues that live nodes consume, those with cases which should have been claimed by now, or within `ahead`
+# seconds. Asked queue by queue, so that a backlog in one hides no other.
 OVERDUE_QUEUES = text(f"""
-select distinct queue from (
-  select queue from keepstep.heads
-   where {_UNCLAIMED} limit :limit) due
+select q.queue from (select distinct json_array_elements_text(queues) as queue from keepstep.nodes) q
+ where exists (select from keepstep.heads h where {_UNCLAIMED} and h.queue = q.queue)
 """)
 
 # Ring those again, of the queues that the broker says are empty.
@@ -133,10 +133,19 @@ OVERDUE_WAITS = text(f"""
 select id from keepstep.heads where due_at <= {NOW} and status = 'waiting' order by due_at limit :limit
 """)
 
-# Waiting cases that have a signal: a crash came between the two.
+# A wait that can't be moved, for a reason that its log line tells: look at the others first.
+PUT_OFF = text(f"""
+update keepstep.heads set due_at = clock_timestamp() + interval '1 minute'
+ where id = :id and status = 'waiting' and due_at <= {NOW}
+""")
+
+# Waiting cases that have a signal for their open wait: a crash came between the two.
 UNDELIVERED = text("""
-select h.id from keepstep.signals s join keepstep.heads h on h.id = s.case_id
- where s.consumed_seq is null and s.refused is null and h.status = 'waiting' limit :limit
+select h.id from keepstep.signals s
+  join keepstep.heads h on h.id = s.case_id
+  join keepstep.waits w on w.case_id = h.id and w.seq = h.seq and w.name = s.name and w.fate is null
+ where s.consumed_seq is null and s.refused is null and h.status = 'waiting'
+ order by random() limit :limit
 """)
 
 # Finished cases past their retention, with all that is theirs.

@@ -20,7 +20,7 @@ CREATE TABLE keepstep.attempts (
     error JSON,
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (id),
-    CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'late'))
+    CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'released', 'late'))
 );
 
 CREATE INDEX attempts_case ON keepstep.attempts (case_id, seq);
@@ -147,7 +147,7 @@ CREATE TABLE keepstep.signals (
 
 CREATE INDEX signals_case ON keepstep.signals (case_id, id);
 
-CREATE UNIQUE INDEX signals_dedupe ON keepstep.signals (case_id, name, dedupe_key) WHERE dedupe_key is not null;
+CREATE UNIQUE INDEX signals_dedupe ON keepstep.signals (case_id, name, dedupe_key) WHERE dedupe_key is not null and refused is null;
 
 CREATE UNIQUE INDEX signals_pending ON keepstep.signals (case_id, name) WHERE consumed_seq is null and refused is null;
 

@@ -1,0 +1,70 @@
+"""Carry out a decision: commit it through restarts of the database, or keep the result as late."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from keepstep.checkpoint.chain import Link
+from keepstep.checkpoint.claims import Claim, claim_again
+from keepstep.checkpoint.commits import Committed, commit, record_late, weigh
+from keepstep.steps.decide import Decision, describe, hold
+from keepstep.steps.errors import StateTooLarge
+from keepstep.workers.engine import Engine
+from keepstep.workers.patience import COMMIT, patient
+
+log = logging.getLogger("keepstep.step")
+
+
+def settle(engine: Engine, claimed: Claim, decision: Decision, began: float) -> Committed | None:
+    """Commit. None: the lease was lost, and the result is kept as late.
+
+    A late worker whose case is still queued at its seq (the claim was lost in a crash of the database, or somebody
+    took this worker for dead) claims it again under its own lease and commits, so the call isn't made twice.
+    """
+    decision, stored = _weighed(engine, claimed, decision)
+    committed = _commit(engine, claimed, decision, stored, began)
+    if committed is None and stored is not None and patient(COMMIT)(claim_again, engine.db, claimed):
+        committed = _commit(engine, claimed, decision, stored, began)
+    if committed is None:
+        log.warning("%s: late: the lease was lost; what it changed is kept in the history", name(claimed))
+        patient(COMMIT)(record_late, engine.db, claimed, decision)
+    return committed
+
+
+def name(claimed: Claim) -> str:
+    """An attempt, as the log and people name it."""
+    at = f"{claimed.step}#{claimed.delivery.seq} attempt {claimed.attempt}"
+    return f"{claimed.workflow}/{claimed.thread_id} {at}"
+
+
+def _commit(engine: Engine, claimed: Claim, decision: Decision, stored: Link | None, began: float) -> Committed | None:
+    version = engine.registry.versions[claimed.workflow]
+    took = time.monotonic() - began
+    write = patient(COMMIT)
+    try:
+        committed = write(commit, engine.db, claimed, decision, stored, version=version, took=took)
+    except SQLAlchemyError as error:  # PostgreSQL is there, and refuses: nothing was written
+        log.exception("%s: the database refuses the commit; the case is held", name(claimed))
+        decision = hold("the database refuses the commit", describe(error))
+        committed = write(commit, engine.db, claimed, decision, None, version=version, took=took)
+    if committed is not None:
+        _log(claimed, decision)
+    return committed
+
+
+def _weighed(engine: Engine, claimed: Claim, decision: Decision) -> tuple[Decision, Link | None]:
+    renew = engine.registry.versions[claimed.workflow] != claimed.schema_version
+    try:
+        return decision, weigh(claimed, decision, max_state_bytes=engine.settings.max_state_bytes, snapshot=renew)
+    except StateTooLarge as error:
+        return hold("bad result", describe(error)), None
+
+
+def _log(claimed: Claim, decision: Decision) -> None:
+    target = f" -> {decision.target.step}" if decision.target else ""
+    why = f": {decision.error.get('message')}" if decision.error else ""
+    level = logging.WARNING if decision.move in ("hold", "fail", "back_off", "defer") else logging.INFO
+    log.log(level, "%s: %s%s%s", name(claimed), decision.move, target, why)
