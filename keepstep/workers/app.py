@@ -20,6 +20,7 @@ from keepstep.workers.execute import execute
 from keepstep.workers.node import node_step
 from keepstep.workers.publish import TASK, Bell
 from keepstep.workers.registry import Registry
+from keepstep.workers.transport import transport_for
 
 
 def make_app(given: Settings) -> tuple[Celery, Engine]:
@@ -28,6 +29,7 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
     registry.load(given.workflows)
     app = Celery("keepstep", set_as_current=False)
     app.conf.update(celery_options(given))
+    app.conf.broker_transport = transport_for(given.broker_url)
     queues = sorted({DEFAULT_QUEUE, *registry.queues})
     app.conf.task_queues = [Queue(name) for name in queues]
     engine = Engine(

@@ -28,6 +28,7 @@ from keepstep.steps.keys import case_id, check_thread_id
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.publish import Bell
 from keepstep.workers.registry import Registry
+from keepstep.workers.transport import transport_for
 
 SILENCE = 5.0
 """Seconds for which a broker that could not be reached isn't tried again, so that callers are not kept."""
@@ -216,6 +217,7 @@ def _publisher(settings: Settings) -> Celery:
     """A Celery app for publishing only, which gives up soon: a caller must not be kept by a dead broker."""
     app = Celery("keepstep-client", set_as_current=False)
     app.conf.update(celery_options(settings))
+    app.conf.broker_transport = transport_for(settings.broker_url)
     timeout = settings.publish_timeout_seconds / 2  # a silent broker is waited for twice: at the connection, at the try
     app.conf.broker_transport_options = {
         **app.conf.broker_transport_options,

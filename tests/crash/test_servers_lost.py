@@ -64,18 +64,20 @@ def test_a_flush_of_the_broker_in_the_middle_of_a_hundred_cases_loses_nothing(
         kept(client, trace, f"A{i}")
 
 
-def test_a_killed_broker_that_comes_back_loses_nothing(
+def test_a_broker_that_is_killed_three_times_and_comes_back_loses_nothing_and_ends_no_worker(
     client: Client, start_worker, trace: Trace, servers: Servers
 ) -> None:
-    start_worker(concurrency=4)
-    for i in range(20):
+    worker = start_worker(concurrency=4)
+    for i in range(30):
         client.start("ten", f"A{i}", {})
-    eventually(lambda: half_done(trace, 20), 60)
-    servers.valkey.kill()
-    servers.valkey.start()
-    eventually(lambda: finished(client, 20), 90, "all cases complete")
-    for i in range(20):
+    for part in (30, 100, 200):
+        eventually(lambda n=part: len(trace.lines()) >= n, 60)
+        servers.valkey.kill()
+        servers.valkey.start()
+    eventually(lambda: finished(client, 30), 90, "all cases complete")
+    for i in range(30):
         kept(client, trace, f"A{i}")
+    assert worker.process.poll() is None, worker.tail()
 
 
 def test_a_start_without_a_broker_returns_within_a_second_and_the_case_runs_when_it_is_back(
