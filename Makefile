@@ -44,7 +44,7 @@ bench: $(STAMP) ## recovery times and throughput, as tables
 	@$(RUN)/python -m benchmarks
 
 crash: $(STAMP) ## the crash tests, long ones included
-	@$(RUN)/pytest tests/crash -n $(JOBS) --dist loadgroup
+	@$(RUN)/pytest -n $(JOBS) --dist loadgroup -m "crash or slow"
 
 build: $(STAMP) ## wheel and sdist into dist/
 	@$(RUN)/python -m build --outdir dist .

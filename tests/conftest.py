@@ -36,6 +36,13 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["keepstep_urls"] = (urls.postgres, urls.valkey)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of tests/crash is marked `crash`, so that `make crash` finds it together with what is `slow` elsewhere."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent / "crash"):
+            item.add_marker("crash")
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _urls and not hasattr(config, "workerinput"):
         _session.stop()

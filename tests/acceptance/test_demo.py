@@ -20,6 +20,7 @@ def test_the_demo_kills_a_worker_at_step_34_and_only_that_step_runs_again_under_
     assert shown["seconds"] < 60
 
 
+@pytest.mark.slow
 def test_the_demo_reads_well_when_it_is_piped() -> None:
     shown = Cli({})("demo", timeout=60)
     assert shown.code == 0, shown.err

@@ -33,6 +33,7 @@ def test_a_cancelled_statement_does_not_end_the_heartbeat(
     _still_beats(db)
 
 
+@pytest.mark.slow
 def test_a_killed_heartbeat_process_is_started_again_and_costs_no_step(
     client: Client, start_worker, trace: Trace, db: Database
 ) -> None:

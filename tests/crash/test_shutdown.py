@@ -15,7 +15,10 @@ from tests.support.trace import Trace
 QUICK_JUDGE = {"KEEPSTEP_HOST_ID": "elsewhere", "KEEPSTEP_LEASE_SECONDS": "2"}
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize(
+    "pool",
+    ["prefork", pytest.param("threads", marks=pytest.mark.slow), pytest.param("solo", marks=pytest.mark.slow)],
+)
 def test_a_step_that_finishes_during_a_warm_shutdown_is_not_called_again(
     client: Client, start_worker, trace: Trace, pool: str
 ) -> None:
