@@ -5,6 +5,7 @@ heads        where it stands: one row a live case, updated twice a step
 checkpoints  what each step changed: insert-only
 attempts     what failed, crashed, timed out or came late
 signals      what was sent to a case
+audit        what operators did, and why
 waits        what a case waits, or waited, for
 nodes        the workers, with their heartbeat
 """
@@ -81,6 +82,9 @@ heads = sa.Table(
     sa.Column("snapshot_seq", sa.Integer, nullable=False),
     sa.Column("weight", sa.Integer, nullable=False, server_default="0"),
     sa.Column("reason", sa.JSON),
+    sa.Column("pinned_queue", sa.Text),  # the queue that the start chose for all steps
+    sa.Column("priority", sa.SmallInteger),  # of its messages, 0 to 9
+    sa.CheckConstraint("priority between 0 and 9", name="heads_priority"),
     sa.CheckConstraint(_one_of("status", LIVE), name="heads_status"),
     sa.CheckConstraint("(status = 'running') = (lease is not null)", name="heads_lease"),
     sa.CheckConstraint("lease is null or (owner is not null and deadline is not null)", name="heads_owner"),
@@ -109,7 +113,9 @@ checkpoints = sa.Table(
     sa.Column("started_at", _instant),
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint("seq >= 0 and (seq > 0 or is_snapshot)", name="checkpoints_begin"),
-    sa.CheckConstraint("kind in ('start', 'step', 'signal', 'timeout')", name="checkpoints_kind"),
+    sa.CheckConstraint(
+        "kind in ('start', 'step', 'signal', 'timeout', 'skip', 'rewind', 'fork')", name="checkpoints_kind"
+    ),
     sa.CheckConstraint(
         _one_of("status", frozenset({"queued", "sleeping", "waiting", "completed"})), name="checkpoints_status"
     ),
@@ -147,6 +153,9 @@ signals = sa.Table(
     sa.Column("dedupe_key", sa.Text),
     sa.Column("sent_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("consumed_seq", sa.Integer),
+    sa.Column("stream", sa.Boolean, nullable=False, server_default=sa.false()),  # a message, not a decision
+    sa.Column("digest", sa.Text),  # of what was shown to whoever decided
+    sa.Column("counted_seq", sa.Integer),  # the wait that counted it as one of several votes
     sa.Column("refused", sa.Text),  # why it will never be consumed: it came late, or doesn't fit the wait
     sa.CheckConstraint("name <> ''", name="signals_named"),
     sa.CheckConstraint("consumed_seq is null or refused is null", name="signals_fate"),
@@ -155,7 +164,7 @@ signals = sa.Table(
         "case_id",
         "name",
         unique=True,
-        postgresql_where=sa.text("consumed_seq is null and refused is null"),
+        postgresql_where=sa.text("consumed_seq is null and refused is null and counted_seq is null and not stream"),
     ),
     sa.Index(
         "signals_dedupe",
@@ -166,6 +175,11 @@ signals = sa.Table(
         postgresql_where=sa.text("dedupe_key is not null and refused is null"),
     ),
     sa.Index("signals_case", "case_id", "id"),
+    sa.Index(
+        "signals_unconsumed",
+        "case_id",
+        postgresql_where=sa.text("consumed_seq is null and refused is null and counted_seq is null"),
+    ),
 )
 
 waits = sa.Table(
@@ -180,11 +194,32 @@ waits = sa.Table(
     sa.Column("prompt", sa.JSON),
     sa.Column("deadline", _instant),
     sa.Column("on_timeout", sa.JSON),
+    sa.Column("default_payload", sa.JSON),  # what the deadline delivers, instead of on_timeout
+    sa.Column("need_all", sa.Boolean, nullable=False, server_default=sa.false()),  # with the other waits of its seq
+    sa.Column("stream", sa.Boolean, nullable=False, server_default=sa.false()),  # takes the oldest message
+    sa.Column("approvers", sa.SmallInteger, nullable=False, server_default="1"),  # different actors that must agree
+    sa.Column("digest", sa.Text),  # of the prompt and the payload schema: what a decision is about
+    sa.Column("remind_every", sa.Double),  # seconds
     sa.Column("opened_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("closed_at", _instant),
     sa.Column("fate", sa.Text),  # NULL while open
-    sa.CheckConstraint("fate in ('decided', 'expired')", name="waits_fate"),
+    sa.CheckConstraint("fate in ('decided', 'expired', 'dropped')", name="waits_fate"),
     sa.CheckConstraint("(fate is null) = (closed_at is null)", name="waits_closed"),
+    sa.CheckConstraint("approvers >= 1", name="waits_approvers"),
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("case_id", UUID, nullable=False),
+    sa.Column("verb", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("detail", sa.JSON),
+    sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.CheckConstraint("verb <> ''", name="audit_verb"),
+    sa.Index("audit_case", "case_id", "id"),
 )
 
 nodes = sa.Table(
