@@ -18,13 +18,15 @@ from keepstep.steps.errors import (
     DefinitionError,
     KeepstepError,
     NotDone,
+    StaleDecision,
     StartPending,
     UnknownCase,
     UnknownWorkflow,
     WaitTimeout,
 )
-from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, wait_for
+from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, sleep_until
 from keepstep.steps.retry import Retry
+from keepstep.steps.waiting import receive, wait_all, wait_any, wait_for
 from keepstep.steps.workflow import Workflow
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "Retry",
+    "StaleDecision",
     "StartPending",
     "StepResult",
     "UnknownCase",
@@ -68,6 +71,10 @@ __all__ = [
     "fail",
     "finish",
     "goto",
+    "receive",
     "sleep",
+    "sleep_until",
+    "wait_all",
+    "wait_any",
     "wait_for",
 ]

@@ -171,6 +171,13 @@ def only(state: State, call: Call) -> Any:
     return changes
 
 
+@once.on("completed", "failed", "held")
+def tell(case: Any, call: Any) -> None:
+    trace.write(case.thread_id, f"on_{call.event}:{case.status}", call.key, call.attempt)
+    if case.state["value"] == "hook raises" and call.attempt == 1:
+        raise OSError("the webhook is down")
+
+
 hanging = Workflow("hanging", state=State, retry=Retry(attempts=2, wait=wait_fixed(0.1)))
 
 
@@ -193,6 +200,23 @@ def pay(state: State, call: Call) -> Any:
         raise TimeoutError("the request was sent, no answer came")
     wait_until(state.seconds)
     return changes
+
+
+listening = Workflow("listening", state=State)
+
+
+@listening.step
+def listen(state: State, call: Call) -> Any:
+    changes = note(state, call)
+    end = time.monotonic() + state.seconds
+    while not call.cancelled() and time.monotonic() < end:
+        wait_until(0.05)
+    return {**changes, "value": "told" if call.cancelled() else "not told"}
+
+
+@listening.step
+def heard(state: State, call: Call) -> Any:
+    return note(state, call)
 
 
 coroutine = Workflow("coroutine", state=State)
@@ -223,4 +247,4 @@ def _small(number: int) -> None:
 for _i in range(1, 41):
     _small(_i)
 
-ALL = [once, forty, ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine]
+ALL = [once, forty, ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine, listening]

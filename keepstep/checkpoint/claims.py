@@ -80,6 +80,11 @@ def claim_again(db: Database, late: Claim) -> bool:
     return db.run(hot.CLAIM_AGAIN, params) == 1
 
 
+def still_held(db: Database, claim: Claim) -> bool:
+    """Whether the attempt holds its lease. False: cancelled, rewound, or taken away; its result would be late."""
+    return db.one(hot.LEASE_HELD, {"id": claim.delivery.case, "lease": claim.lease}) is not None
+
+
 def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim:
     state, damage = _load(row.chain, delivery.seq)
     return Claim(

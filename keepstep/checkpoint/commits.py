@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.claims import Claim
-from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import diff
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sql import hot
-from keepstep.steps.decide import Decision, Wait
+from keepstep.steps.decide import Decision
+from keepstep.steps.waits import Wait
 from keepstep.steps.workflow import Target
 
 LATE_BYTES = 256 * 1024
@@ -53,14 +55,16 @@ def commit(
     params = fence | _checkpoint(claim, decision, stored, version, took)
     if decision.move == "complete":
         row = db.one(hot.COMPLETE, params)
-    elif decision.wait is not None:
-        row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, decision.wait.timeout) | _wait(decision.wait))
+    elif decision.waits:
+        soonest = min((wait.timeout for wait in decision.waits if wait.timeout is not None), default=None)
+        waits = {"waits": _waits(decision.waits)}
+        row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, soonest, None) | waits)
     else:
-        row = db.one(hot.COMMIT, params | _target(decision.target, decision.delay))
-    if row is None and db.one(hot.LANDED, fence | {"seq": claim.delivery.seq}) is None:
+        row = db.one(hot.COMMIT, params | _target(decision.target, decision.delay, decision.until))
+    row = row or db.one(hot.LANDED, fence | {"seq": claim.delivery.seq})
+    if row is None:
         return None
-    paused = row is not None and row.paused
-    return Committed(ring=None if paused else _ring(claim, decision))
+    return Committed(ring=None if row.paused else _ring(claim, decision, row))
 
 
 def record_late(db: Database, claim: Claim, decision: Decision) -> None:
@@ -98,24 +102,37 @@ def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, to
     }
 
 
-def _target(target: Target | None, delay: float | None) -> dict[str, Any]:
+def _target(target: Target | None, delay: float | None, until: datetime | None) -> dict[str, Any]:
     return {
         "queue": target and target.queue,
         "timeout": target and target.timeout,
         "in_doubt": target and target.in_doubt,
         "delay": delay,
+        "until": until,
     }
 
 
-def _wait(wait: Wait) -> dict[str, Any]:
-    return {
-        "wait_name": wait.name,
-        "into_field": wait.into,
-        "then_target": encode_target(wait.then),
-        "payload_schema": codec.encode_or_none(wait.schema),
-        "prompt": codec.encode_or_none(wait.prompt),
-        "on_timeout": encode_target(wait.on_timeout),
-    }
+def _waits(waits: tuple[Wait, ...]) -> str:
+    """The waits as one JSON array of rows."""
+    return codec.encode(
+        [
+            {
+                "name": wait.name,
+                "into_field": wait.into,
+                "then_target": as_json(wait.then),
+                "payload_schema": wait.schema,
+                "prompt": wait.prompt,
+                "timeout": wait.timeout,
+                "on_timeout": as_json(wait.on_timeout),
+                "default_payload": None if wait.default is None else [codec.decode(wait.default)],
+                "need_all": wait.need_all,
+                "stream": wait.stream,
+                "approvers": wait.approvers,
+                "digest": wait.digest,
+            }
+            for wait in waits
+        ]
+    )
 
 
 def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:
@@ -130,25 +147,25 @@ def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:
     }
 
 
-def _ring(claim: Claim, decision: Decision) -> Ring | None:
-    if decision.move != "advance" or decision.target is None:
+def _ring(claim: Claim, decision: Decision, row: Row) -> Ring | None:
+    """The message for the next step, on the queue and with the priority that the head has."""
+    if decision.move != "advance" or decision.target is None or row.queue is None:
         return None
     return Ring.to(
-        decision.target,
+        replace(decision.target, queue=row.queue),
         case=claim.delivery.case,
         seq=claim.delivery.seq + 1,
         workflow=claim.workflow,
         thread_id=claim.thread_id,
+        priority=row.priority,
     )
 
 
-def encode_target(target: Target | None) -> str | None:
-    """A target as JSON, for a wait: the node that goes on may not have the step's code."""
+def as_json(target: Target | None) -> dict[str, Any] | None:
+    """A target as it is kept with a wait: the node that goes on may not have the step's code."""
     if target is None:
         return None
-    return codec.encode(
-        {"step": target.step, "queue": target.queue, "timeout": target.timeout, "in_doubt": target.in_doubt}
-    )
+    return {"step": target.step, "queue": target.queue, "timeout": target.timeout, "in_doubt": target.in_doubt}
 
 
 def decode_target(text: str | None) -> Target | None:

@@ -40,6 +40,7 @@ class Sighting:
     """Another node as a judge sees it. locked: somebody's session holds its lock."""
 
     id: UUID
+    host: str
     host_id: str
     process: str
     beat: int
@@ -81,6 +82,7 @@ def others(db: Database, me: UUID) -> list[Sighting]:
     return [
         Sighting(
             id=row.id,
+            host=row.host,
             host_id=row.host_id,
             process=row.process,
             beat=row.beat,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,8 +12,10 @@ from uuid import UUID
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import assemble
 from keepstep.checkpoint.database import Database, Row
-from keepstep.checkpoint.sql import reads
-from keepstep.steps.moves import TERMINAL, Status
+from keepstep.checkpoint.ring import Ring, rings
+from keepstep.checkpoint.sql import reads, steering
+from keepstep.steps.errors import BadCursor
+from keepstep.steps.moves import LIVE, TERMINAL, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,8 @@ class Case:
     finished_at: datetime | None
     since: datetime | None
     due_at: datetime | None
+    priority: int | None = None
+    tags: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -48,8 +54,29 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which cases a list shows; None is any. step: where a live case stands. tags: those it has, at the least.
+
+    older_than: seconds since it came to its step, or ended. error: text of why it is held, backs off, or failed.
+    """
+
+    workflow: str | None = None
+    status: str | None = None
+    step: str | None = None
+    tags: Mapping[str, Any] | None = None
+    older_than: float | None = None
+    error: str | None = None
+
+
+class Page(list[Case]):
+    """Cases, the newest first. cursor: what to ask the next page with; None if there is none."""
+
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event:
-    """One line of a case's history: a checkpoint, an attempt that came to nothing, or a signal."""
+    """One line of a case's history: a checkpoint, an attempt that came to nothing, a signal, or an operator's verb."""
 
     at: datetime
     kind: str
@@ -78,18 +105,41 @@ def state_at(db: Database, case: UUID, seq: int) -> dict[str, Any]:
     return assemble(codec.decode(row.chain) if row is not None and row.chain else [], seq)
 
 
-def select(
-    db: Database,
-    *,
-    workflow: str | None = None,
-    status: str | None = None,
-    step: str | None = None,
-    before: datetime | None = None,
-    limit: int = 50,
-) -> list[Case]:
-    """The newest cases that match, without their states. before: the last `created_at` of the page before."""
-    params = {"workflow": workflow, "status": status, "step": step, "before": before, "limit": limit}
-    return [_case(row, {}) for row in db.all(reads.LIST, params)]
+def select(db: Database, which: Filter, *, cursor: str | None = None, limit: int = 50) -> Page:
+    """The newest cases that match, without their states. cursor: of the page before; BadCursor if it is none.
+
+    Nothing is passed over or shown twice while cases come and go: a cursor is a place in the order of their making.
+    """
+    at, last = _place(cursor)
+    rows = db.all(
+        reads.LIST,
+        {
+            "workflow": which.workflow,
+            "live": which.status if which.status in LIVE else None,
+            "ended": which.status if which.status not in LIVE else None,
+            "step": which.step,
+            "tags": codec.encode(dict(which.tags)) if which.tags else None,
+            "older": which.older_than,
+            "error": None if which.error is None else _containing(which.error),
+            "cursor_at": at,
+            "cursor_id": last,
+            "limit": limit + 1,
+        },
+    )
+    page = Page(_case(row, {}) for row in rows[:limit])
+    if len(rows) > limit and page:
+        page.cursor = _cursor(page[-1])
+    return page
+
+
+def queued(db: Database, cases: Sequence[UUID]) -> list[Ring]:
+    """The messages of those of the cases that wait for a worker now."""
+    return rings(db.all(reads.QUEUED, {"ids": list(cases)})) if cases else []
+
+
+def standing(db: Database, case: UUID) -> Row:
+    """What else there is to know about where the case stands: see `keepstep.checkpoint.why.Standing`."""
+    return db.all(reads.STANDING, {"id": case})[0]
 
 
 def counts(db: Database, workflow: str | None = None) -> dict[str, int]:
@@ -142,7 +192,17 @@ def history(db: Database, case: UUID) -> list[Event]:
         )
         for row in db.all(reads.SIGNALS, {"id": case})
     ]
-    return sorted([*checkpoints, *attempts, *sent], key=lambda event: event.at)
+    acts = [
+        Event(
+            at=row.at,
+            kind="audit",
+            seq=codec.decode(row.detail).get("seq") if row.detail else None,
+            step=row.verb,
+            detail={"actor": row.actor, "reason": row.reason, **(codec.decode(row.detail) if row.detail else {})},
+        )
+        for row in db.all(steering.HISTORY, {"id": case})
+    ]
+    return sorted([*checkpoints, *attempts, *sent, *acts], key=lambda event: event.at)
 
 
 def open_waits(db: Database, case: UUID) -> list[dict[str, Any]]:
@@ -157,6 +217,28 @@ def open_waits(db: Database, case: UUID) -> list[dict[str, Any]]:
         }
         for row in db.all(reads.OPEN_WAITS, {"id": case})
     ]
+
+
+def _cursor(case: Case) -> str:
+    return urlsafe_b64encode(f"{case.created_at.isoformat()} {case.id}".encode()).decode().rstrip("=")
+
+
+def _place(cursor: str | None) -> tuple[datetime | None, UUID | None]:
+    if cursor is None:
+        return None, None
+    try:
+        at, _, last = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode().partition(" ")
+        return datetime.fromisoformat(at), UUID(last)
+    except (ValueError, TypeError):
+        raise BadCursor(f"{cursor!r} is no cursor: take the `cursor` of the page before, as it is.") from None
+
+
+def _containing(text: str) -> str:
+    """The LIKE pattern for stored JSON that has the text in it."""
+    escaped = codec.encode(text)[1:-1]
+    for special in ("\\", "%", "_"):
+        escaped = escaped.replace(special, "\\" + special)
+    return f"%{escaped}%"
 
 
 def _case(row: Row, state: dict[str, Any]) -> Case:
@@ -179,5 +261,7 @@ def _case(row: Row, state: dict[str, Any]) -> Case:
         finished_at=row.finished_at,
         since=row.since,
         due_at=row.due_at,
+        priority=row.priority,
+        tags=codec.decode(row.tags) if row.tags else {},
         state=state,
     )

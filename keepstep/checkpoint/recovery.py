@@ -148,12 +148,6 @@ def prune(db: Database, limit: int) -> int:
     return 0 if row is None else int(row[0])
 
 
-def retry(db: Database, case: UUID) -> Ring | None:
-    """Let a held case go on with the same step under the same key. None: it isn't held."""
-    row = db.one(sweep.RETRY, {"id": case})
-    return None if row is None else rings([row])[0]
-
-
 def _recover(
     db: Database, statement: sa.Executable, limits: Limits, charge: Charge, outcome: str, message: str, **which: Any
 ) -> Recovery:

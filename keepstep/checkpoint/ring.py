@@ -20,7 +20,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class Ring:
-    """A message to send. timeout: the step's, in seconds."""
+    """A message to send. timeout: the step's, in seconds. priority: 0 to 9, 9 is the most urgent; None: as others."""
 
     case: UUID
     seq: int
@@ -29,9 +29,12 @@ class Ring:
     step: str
     queue: str
     timeout: float
+    priority: int | None = None
 
     @classmethod
-    def to(cls, target: Target, *, case: UUID, seq: int, workflow: str, thread_id: str) -> Ring:
+    def to(
+        cls, target: Target, *, case: UUID, seq: int, workflow: str, thread_id: str, priority: int | None = None
+    ) -> Ring:
         """The message for a case that goes on at `target`."""
         return cls(
             case=case,
@@ -41,6 +44,7 @@ class Ring:
             step=target.step,
             queue=target.queue,
             timeout=target.timeout,
+            priority=priority,
         )
 
 
@@ -55,6 +59,7 @@ def rings(rows: Iterable[Row]) -> list[Ring]:
             step=row.step,
             queue=row.queue,
             timeout=row.timeout,
+            priority=row.priority,
         )
         for row in rows
     ]

@@ -6,6 +6,7 @@ checkpoints  what each step changed: insert-only
 attempts     what failed, crashed, timed out or came late
 signals      what was sent to a case
 audit        what operators did, and why
+hooks        hooks that have to be called
 waits        what a case waits, or waited, for
 nodes        the workers, with their heartbeat
 """
@@ -13,9 +14,9 @@ nodes        the workers, with their heartbeat
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
-from keepstep.steps.moves import LIVE, TERMINAL
+from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status
 
 SCHEMA = "keepstep"
 metadata = sa.MetaData(schema=SCHEMA)
@@ -26,6 +27,9 @@ _instant = sa.DateTime(timezone=True)
 def _one_of(column: str, values: frozenset[str]) -> str:
     return f"{column} in ({', '.join(repr(str(v)) for v in sorted(values))})"
 
+
+# a case that fails writes none: it ends at its last good one
+_CHECKPOINTED = frozenset(s for m in MOVES.values() if m.checkpoint for s in m.targets if s is not Status.FAILED)
 
 cases = sa.Table(
     "cases",
@@ -41,6 +45,7 @@ cases = sa.Table(
     sa.Column("created_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("finished_at", _instant),
     sa.Column("expires_at", _instant),
+    sa.Column("hooks", ARRAY(sa.Text)),  # the events that its workflow had hooks for when it started
     sa.Column("status", sa.Text),  # the final one; NULL while a head exists
     sa.Column("error", sa.JSON),
     sa.CheckConstraint("workflow <> '' and thread_id <> ''", name="cases_named"),
@@ -49,7 +54,8 @@ cases = sa.Table(
     sa.Index("cases_thread", "workflow", "thread_id", unique=True),
     sa.Index("cases_expire", "expires_at", postgresql_where=sa.text("expires_at is not null")),
     sa.Index("cases_tags", "tags", postgresql_using="gin"),
-    sa.Index("cases_created", "created_at"),
+    sa.Index("cases_created", "created_at", "id"),
+    sa.Index("cases_ended", "status", "created_at", "id", postgresql_where=sa.text("status is not null")),
 )
 
 heads = sa.Table(
@@ -116,9 +122,7 @@ checkpoints = sa.Table(
     sa.CheckConstraint(
         "kind in ('start', 'step', 'signal', 'timeout', 'skip', 'rewind', 'fork')", name="checkpoints_kind"
     ),
-    sa.CheckConstraint(
-        _one_of("status", frozenset({"queued", "sleeping", "waiting", "completed"})), name="checkpoints_status"
-    ),
+    sa.CheckConstraint(_one_of("status", _CHECKPOINTED), name="checkpoints_status"),
 )
 
 attempts = sa.Table(
@@ -199,13 +203,13 @@ waits = sa.Table(
     sa.Column("stream", sa.Boolean, nullable=False, server_default=sa.false()),  # takes the oldest message
     sa.Column("approvers", sa.SmallInteger, nullable=False, server_default="1"),  # different actors that must agree
     sa.Column("digest", sa.Text),  # of the prompt and the payload schema: what a decision is about
-    sa.Column("remind_every", sa.Double),  # seconds
     sa.Column("opened_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("closed_at", _instant),
     sa.Column("fate", sa.Text),  # NULL while open
     sa.CheckConstraint("fate in ('decided', 'expired', 'dropped')", name="waits_fate"),
     sa.CheckConstraint("(fate is null) = (closed_at is null)", name="waits_closed"),
     sa.CheckConstraint("approvers >= 1", name="waits_approvers"),
+    sa.Index("waits_open", "opened_at", postgresql_where=sa.text("fate is null")),
 )
 
 audit = sa.Table(
@@ -220,6 +224,20 @@ audit = sa.Table(
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint("verb <> ''", name="audit_verb"),
     sa.Index("audit_case", "case_id", "id"),
+)
+
+hooks = sa.Table(
+    "hooks",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    sa.Column("case_id", UUID, nullable=False),
+    sa.Column("event", sa.Text, nullable=False),
+    sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("due_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("error", sa.JSON),
+    sa.Index("hooks_due", "due_at"),
+    sa.Index("hooks_case", "case_id"),
 )
 
 nodes = sa.Table(

@@ -10,33 +10,42 @@ from rich.markup import escape
 
 from keepstep.checkpoint.reads import Case
 from keepstep.cli import session
-from keepstep.cli.printing import ago, console, json_option, one_line, print_json, status, table
+from keepstep.cli.given import Span, tag_option
+from keepstep.cli.printing import ago, console, json_option, print_json, status, table
 from keepstep.steps.moves import Status
+from keepstep.steps.words import one_line
 
 
 @click.command("list")
 @click.option("--workflow", help="Only this workflow's.")
 @click.option("--status", "wanted", type=click.Choice([str(s) for s in Status]), help="Only in this status.")
 @click.option("--step", help="Only those that stand at this step.")
+@tag_option("Only those with this tag; several times for several.")
+@click.option("--older-than", type=Span(), metavar="TIME", help="Only those at their step, or ended, for longer: 2h.")
+@click.option("--error", metavar="TEXT", help="Only those held, backing off or failed with this in the error.")
+@click.option("--cursor", help="Go on behind a page: it says with which.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At the most.")
 @json_option
-def list_cases(workflow: str | None, wanted: str | None, step: str | None, limit: int, as_json: bool) -> None:
+def list_cases(wanted: str | None, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
     """List cases, the newest first, without their states."""
     with session.open_client() as client:
-        found = client.list(workflow=workflow, status=wanted, step=step, limit=limit)
+        found = client.list(status=wanted, cursor=cursor, limit=limit, **filters)
     if as_json:
         print_json([listed(case) for case in found])
     elif found:
         console().print(_table(found))
-        if len(found) == limit:
-            click.echo(f"the newest {limit}; --limit shows more", err=True)
     else:
-        click.echo("no cases" if not (workflow or wanted or step) else "no cases match", err=True)
+        click.echo("no cases match" if wanted or cursor or any(filters.values()) else "no cases", err=True)
+    if found.cursor:
+        click.echo(f"there are more: --cursor {found.cursor}", err=True)
 
 
 def listed(case: Case) -> dict[str, Any]:
     """A case as JSON in lists: what identifies it and where it stands."""
-    names = "id workflow thread_id status paused step seq attempt reason error created_at finished_at since due_at"
+    names = (
+        "id workflow thread_id status paused step seq queue priority tags attempt reason error created_at finished_at "
+        "since due_at"
+    )
     return {name: getattr(case, name) for name in names.split()}
 
 

@@ -19,11 +19,12 @@ from rich.text import Text
 
 from keepstep.cli.exits import Exit
 from keepstep.cli.main import fail
-from keepstep.cli.printing import console, duration, json_option, print_json, table
+from keepstep.cli.printing import console, json_option, print_json, table
 from keepstep.dev.demo import SLOW_STEP, STEPS, Demo, DemoFailedError
 from keepstep.dev.demo_facts import Facts, Stage
 from keepstep.dev.demo_verdicts import Verdict, judge
 from keepstep.dev.errors import DevServerError
+from keepstep.steps.words import duration
 
 WIDTH = 80
 

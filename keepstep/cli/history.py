@@ -13,16 +13,19 @@ from rich.markup import escape
 from keepstep.checkpoint.reads import Event
 from keepstep.cli import session
 from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import console, duration, json_option, one_line, print_json, table
+from keepstep.cli.printing import console, json_option, print_json, table
+from keepstep.steps.words import duration, one_line
 
-CHECKPOINTS = ("start", "step", "signal", "timeout")
+CHECKPOINTS = ("start", "step", "signal", "timeout", "skip", "rewind", "fork")
 
 
 @click.command()
 @case_arguments
 @json_option
 def history(workflow: str, thread_id: str, as_json: bool) -> None:
-    """List all that happened to the case THREAD_ID of WORKFLOW: checkpoints, attempts that failed, signals.
+    """List all that happened to the case THREAD_ID of WORKFLOW.
+
+    That is its checkpoints, attempts that failed, signals, and what operators did.
 
     AT is the time since the start; TOOK is how long the attempt took that wrote the checkpoint.
     """
@@ -55,6 +58,8 @@ def _table(events: Sequence[Event], begin: datetime) -> Any:
 def _what(event: Event) -> str:
     if event.kind in CHECKPOINTS:
         return event.kind
+    if event.kind == "audit":
+        return "[magenta]operator[/]"
     return f"[cyan]{event.kind}[/]" if event.kind == "sent" else f"[red]{event.kind.replace('_', ' ')}[/]"
 
 
@@ -74,6 +79,10 @@ def _note(event: Event) -> str:
         who = f"by {detail['actor']}: " if detail["actor"] else ""
         refused = f" (not used: {detail['refused']})" if detail["refused"] else ""
         return one_line(f"{who}{json.dumps(detail['payload'], ensure_ascii=False)}{refused}", 120)
+    if event.kind == "audit":
+        return one_line(
+            ": ".join(text for text in (detail["actor"] and f"by {detail['actor']}", detail["reason"]) if text), 120
+        )
     error = detail.get("error")
     if error:
         parts = [str(error[name]) for name in ("why", "type", "message") if error.get(name)]

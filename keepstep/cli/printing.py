@@ -14,6 +14,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from keepstep.steps.words import duration
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 PIPED_WIDTH = 160
@@ -67,20 +69,6 @@ def status(name: str, *, paused: bool = False) -> str:
     return f"[{style}]{name}[/]" + (" [dim](paused)[/]" if paused else "") if style else name
 
 
-def duration(seconds: float) -> str:
-    """A length of time in at most two units."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for unit, size, small, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
-    return f"{whole} s"
-
-
 def ago(instant: datetime | None) -> str:
     """How long ago that was, or in what time it will be, by this machine's clock."""
     if instant is None:
@@ -92,9 +80,3 @@ def ago(instant: datetime | None) -> str:
 def moment(instant: datetime) -> str:
     """An instant to the second, in this machine's time zone, with how long ago it was."""
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S} ({ago(instant)})"
-
-
-def one_line(text: str, limit: int = 200) -> str:
-    """The text in one line, cut after `limit` characters."""
-    joined = " ".join(text.split())
-    return joined if len(joined) <= limit else joined[: limit - 1] + "…"

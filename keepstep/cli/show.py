@@ -11,10 +11,10 @@ from rich.markup import escape
 from keepstep.checkpoint.reads import Case
 from keepstep.cli import session
 from keepstep.cli.cases import listed
-from keepstep.cli.explain import explain
 from keepstep.cli.given import case_arguments
 from keepstep.cli.printing import console, json_option, moment, print_json, status
 from keepstep.cli.shorten import shorten
+from keepstep.cli.why import print_why
 
 
 @click.command()
@@ -26,14 +26,13 @@ def show(workflow: str, thread_id: str, full: bool, as_json: bool) -> None:
     with session.open_client() as client:
         case = client.get(workflow, thread_id)
         waits = client.waits(workflow, thread_id)
-        nodes = client.nodes() if case.status == "queued" else []
+        told = client.why(workflow, thread_id)
     if as_json:
-        print_json({**listed(case), "state": case.state, "waits": waits})
+        print_json({**listed(case), "state": case.state, "waits": waits, "why": str(told)})
         return
     out = console()
     _head(out, case)
-    for line in explain(case, waits, nodes):
-        out.print(line, soft_wrap=True)
+    print_why(out, told)
     out.print("\n[bold]state[/]")
     for line in shorten(case.state, full=full):
         out.print(escape(line), soft_wrap=True)
@@ -46,6 +45,9 @@ def _head(out: Console, case: Case) -> None:
         ("step", case.step),
         ("checkpoint", case.seq),
         ("attempt", case.attempt or None),
+        ("queue", case.queue),
+        ("priority", case.priority),
+        ("tags", ", ".join(f"{name}={value}" for name, value in case.tags.items()) or None),
         ("since", moment(case.since) if case.since else None),
         ("started", moment(case.created_at)),
         ("case id", case.id),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from keepstep.checkpoint.signals import Receipt
 from keepstep.cli import session
 from keepstep.cli.exits import Exit
 from keepstep.cli.given import JsonValue, case_arguments
@@ -13,6 +15,7 @@ from keepstep.cli.printing import json_option, print_json
 
 FATES = {
     "delivered": "delivered: the case goes on",
+    "counted": "counted: other approvers are needed too",
     "kept": "kept: the case isn't waiting for it yet, and will find it when it does",
     "repeated": "repeated: the same was sent before, and counts once",
     "late": "late: the deadline had passed; it is kept in the history, and changes nothing",
@@ -25,6 +28,7 @@ FATES = {
 @click.option("--payload", type=JsonValue(), default=None, metavar="JSON", help="JSON, @file, or - for stdin.")
 @click.option("--actor", metavar="WHO", help="Who decides; also fills the payload's `actor`, if it asks for one.")
 @click.option("--dedupe-key", metavar="KEY", help="Sent twice with one key, it counts once.")
+@click.option("--digest", help="Of what was shown (see inbox): refused if something else is being asked.")
 @json_option
 def signal(
     workflow: str,
@@ -33,19 +37,29 @@ def signal(
     payload: Any,
     actor: str | None,
     dedupe_key: str | None,
+    digest: str | None,
     as_json: bool,
-) -> int:
+) -> Exit:
     """Send the signal NAME to the case THREAD_ID of WORKFLOW.
 
     If the case waits for it, it goes on at once; otherwise the signal is kept until it does. Exit code 4: the case was
     decided otherwise before, has ended, or its deadline has passed.
     """
     with session.open_client() as client:
-        receipt = client.signal(workflow, thread_id, name, payload, actor=actor, dedupe_key=dedupe_key)
+        receipt = client.signal(workflow, thread_id, name, payload, actor=actor, dedupe_key=dedupe_key, digest=digest)
+        asked = [wait["name"] for wait in client.waits(workflow, thread_id)] if receipt.fate == "kept" else []
+    return tell(receipt, workflow, thread_id, name, as_json=as_json, asked=asked)
+
+
+def tell(
+    receipt: Receipt, workflow: str, thread_id: str, name: str, *, as_json: bool, asked: Sequence[str] = ()
+) -> Exit:
+    """Say what became of a signal; the exit code. asked: what the case waits for instead."""
     if as_json:
         print_json({"workflow": workflow, "thread_id": thread_id, "name": name, "fate": receipt.fate})
     else:
-        click.echo(f"{workflow}/{thread_id} {name} {FATES[receipt.fate]}")
+        instead = f". It waits for {', '.join(asked)}" if asked else ""
+        click.echo(f"{workflow}/{thread_id} {name} {FATES[receipt.fate]}{instead}")
     if receipt.ring is not None and not receipt.rung:
         click.echo(
             f"keepstep: it is stored; the case goes on when Redis at {session.broker()} can be reached again.", err=True

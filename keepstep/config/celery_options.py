@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from keepstep.config.settings import Settings
+from keepstep.steps.terms import DEFAULT_PRIORITY, MOST_URGENT
 from keepstep.steps.workflow import DEFAULT_QUEUE
 
 VISIBILITY_TIMEOUT = 7 * 24 * 3600
@@ -53,9 +54,16 @@ def celery_options(settings: Settings) -> dict[str, Any]:
     }
 
 
+def broker_priority(priority: int | None) -> int:
+    """A case's priority (9 is the most urgent) as kombu's Redis transport has it: 0 comes first."""
+    return MOST_URGENT - (DEFAULT_PRIORITY if priority is None else priority)
+
+
 def transport_options() -> dict[str, Any]:
     """Redis transport options: the visibility timeout in the one place, and sockets that notice a dead peer."""
     return {
+        # a list for each priority, where kombu's default has four for all ten
+        "priority_steps": list(range(MOST_URGENT + 1)),
         "visibility_timeout": VISIBILITY_TIMEOUT,
         "socket_timeout": 10.0,
         "socket_connect_timeout": 2.0,

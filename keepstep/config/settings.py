@@ -71,7 +71,10 @@ class Settings(BaseSettings):
         if scheme.lower() not in _BROKERS or not rest:
             # what isn't understood isn't shown either: there may be a password in it
             raise ValueError("it is not a Redis URL such as redis://:password@host:6379/0")
-        return f"{_BROKERS[scheme.lower()]}://{rest}"
+        url = f"{_BROKERS[scheme.lower()]}://{rest}"
+        if url.startswith(("redis://", "rediss://")) and ";" not in rest:  # not a list of hosts
+            _check_parts(url)
+        return url
 
     @field_validator("log_level")
     @classmethod
@@ -106,9 +109,32 @@ def postgres_url(url: str) -> str:
     scheme, _, rest = url.strip().partition("://")
     dialect, _, driver = scheme.lower().partition("+")
     if dialect in ("postgres", "postgresql") and driver in ("", "psycopg2", "psycopg") and rest:
-        return f"postgresql+psycopg2://{rest}"
+        from sqlalchemy.engine import make_url  # takes a while to import, which `keepstep --help` needn't pay
+        from sqlalchemy.exc import ArgumentError
+
+        normal = f"postgresql+psycopg2://{rest}"
+        _check_parts(normal)
+        try:
+            make_url(normal)
+        except (ArgumentError, ValueError):
+            raise ValueError(_UNREADABLE) from None
+        return normal
     # what isn't understood isn't shown either: there may be a password in it
     raise ValueError("it is not a PostgreSQL URL such as postgresql://user:password@host:5432/name")
+
+
+def _check_parts(url: str) -> None:
+    """Refuse a URL whose port is no number, or whose host can't be told from its password."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise ValueError(_UNREADABLE) from None  # the parser's own words may hold the password
+
+
+_UNREADABLE = (
+    "its host and port can't be told. The port must be a number up to 65535, and the characters /, ?, #, :, @ and % "
+    "in a user name or password must be written as %2F, %3F, %23, %3A, %40 and %25"
+)
 
 
 def without_password(url: str) -> str:

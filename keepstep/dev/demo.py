@@ -6,19 +6,19 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any
 
 import redis
 
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.reads import Case
-from keepstep.checkpoint.sql import nodes as sql
 from keepstep.config.settings import child_environment
 from keepstep.dev.demo_facts import Facts, gather
 from keepstep.dev.errors import DevServerError
 from keepstep.dev.program import Program, keepstep
 from keepstep.dev.servers import Servers
-from keepstep.dev.stack import prepared_database
+from keepstep.dev.stack import prepared_database, registered_at
 from keepstep.examples.intake import intake
 from keepstep.examples.stub_answers import SLOW_ENDPOINT
 from keepstep.examples.stub_apis import StubApis
@@ -137,13 +137,13 @@ class Demo:
     def _ready_at(self, worker: Program) -> float:
         """Wait until the worker has registered itself; when that was, in seconds since 1970."""
 
-        def registered() -> list[float]:
+        def registered() -> datetime | None:
             if worker.exit_code is not None:
                 raise self._failure(f"the worker {worker.name!r} ended with exit code {worker.exit_code}")
-            rows = self._db.all(sql.LIST)
-            return [row.started_at.timestamp() for row in rows if row.process.startswith(f"{worker.pid}:")]
+            return registered_at(self._db, worker.pid)
 
-        return float(self._until(registered, f"the worker {worker.name!r}")[0])
+        found: datetime = self._until(registered, f"the worker {worker.name!r}")
+        return found.timestamp()
 
     def _look(self) -> Case:
         case = self._case.get(intake, THREAD_ID)

@@ -6,9 +6,9 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psutil
@@ -58,9 +58,9 @@ class Postgres(Server):
     name = "PostgreSQL"
     polite = signal.SIGINT  # PostgreSQL's fast shutdown: clients are cut off, a checkpoint is written
 
-    def __init__(self, data: Path, *, settings: Mapping[str, str] | None = None, temporary: bool = False) -> None:
-        """Describe a server on this data, which need not exist yet; settings go over the built-in ones."""
-        super().__init__(data, settings=settings, temporary=temporary)
+    def __init__(self, data: Path, **options: Any) -> None:
+        """Describe a server on this data, which need not exist yet; the options are those of every server."""
+        super().__init__(data, **options)
         self._runs_as: Account | None = None
 
     @property

@@ -4,19 +4,18 @@ Where the data is, there are also `lock`, `port` and `server.log`. The lock is a
 and server inherit: it is free exactly when no process that could write the data is left, however they went.
 """
 
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from keepstep.dev import guardian, ports
+from keepstep.dev import flock, guardian, ports
 from keepstep.dev.account import Account
 from keepstep.dev.errors import (
     DataInUseError,
@@ -48,15 +47,24 @@ class Server(ABC):
     name: ClassVar[str]
     polite: ClassVar[signal.Signals]
 
-    def __init__(self, data: Path, *, settings: Mapping[str, str] | None = None, temporary: bool = False) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        temporary: bool = False,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         """Describe a server on this data, which need not exist yet; settings go over the built-in ones.
 
         Temporary data is removed, if the owner ends without a stop, together with its parent if that is then empty.
+        tell: gets a line when a start has to wait.
         """
         self.data = Path(data).absolute()
         self.home = self.data
         self._settings = dict(settings or {})
         self._temporary = temporary
+        self._tell = tell or (lambda _: None)
         self._owner: int | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
@@ -154,20 +162,19 @@ class Server(ABC):
     def _lock(self) -> Iterator[int]:
         """Hold the data's lock; whoever inherits the descriptor holds it on."""
         # A server whose owner has just been killed may still be about to stop: wait for it.
-        deadline = time.monotonic() + LOCK_TIMEOUT
         descriptor = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise DataInUseError(server=self.name, home=self.home) from None
-                    time.sleep(POLL)
+            if not flock.taken(descriptor, LOCK_TIMEOUT, self._say_what_it_waits_for):
+                raise DataInUseError(server=self.name, home=self.home)
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _say_what_it_waits_for(self) -> None:
+        self._tell(
+            f"another {self.name} still runs on the data in {self.home} (is a second `keepstep dev` open?); "
+            f"waiting up to {LOCK_TIMEOUT:g} s for it to end"
+        )
 
     def _choose_port(self) -> int:
         """Return the port of the last time if it is free, else, unless its URL has been handed out, another."""

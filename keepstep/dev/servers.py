@@ -2,10 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from keepstep.dev.account import account_for, reachable_directory
 from keepstep.dev.postgres import Postgres
@@ -24,13 +24,15 @@ class Servers:
         *,
         postgres_settings: Mapping[str, str] | None = None,
         valkey_settings: Mapping[str, str] | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
-        """Describe the two servers; nothing runs yet."""
+        """Describe the two servers; nothing runs yet. tell: gets a line when a start has to wait."""
         self._temporary = base_dir is None
         self.base_dir = Path(base_dir).absolute() if base_dir else _temporary_directory()
         self._owner = os.getpid()
-        self.postgres = Postgres(self.base_dir / "postgres", settings=postgres_settings, temporary=self._temporary)
-        self.valkey = Valkey(self.base_dir / "valkey", settings=valkey_settings, temporary=self._temporary)
+        options: dict[str, Any] = {"temporary": self._temporary, "tell": tell}
+        self.postgres = Postgres(self.base_dir / "postgres", settings=postgres_settings, **options)
+        self.valkey = Valkey(self.base_dir / "valkey", settings=valkey_settings, **options)
 
     def start(self) -> None:
         """Start both and wait until both answer; if one cannot start, none is left running."""

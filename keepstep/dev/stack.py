@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from keepstep.checkpoint import schema
+from keepstep.checkpoint import nodes, schema
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import child_environment, postgres_url
 from keepstep.dev import ports
@@ -18,6 +20,7 @@ from keepstep.dev.program import Program, Say, keepstep
 from keepstep.dev.servers import Servers
 from keepstep.dev.tail import Tail
 from keepstep.examples.stub_apis import StubApis
+from keepstep.workers import process
 
 DATABASE = "keepstep"
 EXAMPLE = "keepstep.examples.intake"
@@ -25,6 +28,7 @@ EXAMPLE_SECONDS = 20.0
 """How slow the example's registry is: long enough to kill a worker by hand in the middle of step 34."""
 
 FLOWER_PORT = 5555
+SAY_AFTER, LOOK_EVERY = 10.0, 0.05
 TOO_SOON = 5.0
 """Seconds. A worker that ends by itself so soon after its start isn't started again: it would end again."""
 
@@ -51,7 +55,7 @@ class Stack:
 
     def __init__(self, plan: Plan, say: Say):
         self.plan, self._say = plan, say
-        self.servers = Servers(plan.home)
+        self.servers = Servers(plan.home, tell=lambda line: say("dev", line))
         self.database_url = self.broker_url = ""
         self._stub = None if plan.workflows else StubApis(slow_seconds=EXAMPLE_SECONDS)
         self.workflows = ",".join(plan.workflows or (EXAMPLE,))
@@ -104,15 +108,32 @@ class Stack:
             workflows=self.workflows,
             stub_url=None if self._stub is None else self._stub.url,
         )
-        self._add("worker", keepstep("worker", *self.plan.worker_options), env)
+        self._await_worker(self._add("worker", keepstep("worker", *self.plan.worker_options), env))
         if self.plan.flower is not None:
             self._add("flower", keepstep("flower", f"--port={self.plan.flower}"), env)
 
-    def _add(self, name: str, command: list[str], env: dict[str, str]) -> None:
+    def _add(self, name: str, command: list[str], env: dict[str, str]) -> Program:
         program = Program(name, command, env=env, say=self._say)
         self._programs.append(program)
         program.start()
-        self._worker_since = time.monotonic()
+        if name == "worker":
+            self._worker_since = time.monotonic()
+        return program
+
+    def _await_worker(self, worker: Program) -> None:
+        """Wait until the worker's node has registered itself, however slow the workflows' imports are."""
+        database = Database(postgres_url(self.database_url), pool_size=1)
+        say_at = time.monotonic() + SAY_AFTER
+        try:
+            while registered_at(database, worker.pid) is None:
+                if worker.exit_code is not None:
+                    raise WorkerEndsAtOnceError(code=worker.exit_code)
+                if time.monotonic() > say_at:
+                    say_at = math.inf
+                    self._say("dev", "the worker is not ready yet; still waiting for it")
+                time.sleep(LOOK_EVERY)
+        finally:
+            database.dispose()
 
     def look_after(self) -> None:
         """Start again what has ended, as an orchestrator would; WorkerEndsAtOnceError if that would not help."""
@@ -141,6 +162,12 @@ class Stack:
         if self._tail is not None:
             self._tail.stop()
         self.servers.stop()
+
+
+def registered_at(database: Database, pid: int) -> datetime | None:
+    """When the worker with this main process registered its node; None: it has not, or it has ended."""
+    identity = process.identity(pid)
+    return next((node.started_at for node in nodes.everyone(database) if node.process == identity), None)
 
 
 def prepared_database(servers: Servers, name: str = DATABASE) -> str:

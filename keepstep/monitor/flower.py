@@ -6,6 +6,7 @@ Flower shows what passes through the broker and forgets it; where a case stands 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Sequence
 
 import click
@@ -31,9 +32,30 @@ def flower_app() -> Celery:
 
 
 def with_defaults(args: Sequence[str]) -> list[str]:
-    """The arguments, with our defaults for the options that are not among them."""
-    named = {arg.partition("=")[0].replace("_", "-") for arg in args}
-    return [*(f"{name}={value}" for name, value in DEFAULTS.items() if name not in named), *args]
+    """The arguments as Flower takes them, with our defaults for the options that are not among them."""
+    joined = joined_options(args)
+    named = {arg.partition("=")[0].replace("_", "-") for arg in joined}
+    return [*(f"{name}={value}" for name, value in DEFAULTS.items() if name not in named), *joined]
+
+
+def joined_options(args: Sequence[str]) -> list[str]:
+    """Each option with its value as `--name=value`: tornado knows no other form, and Flower has no arguments beside."""
+    joined: list[str] = []
+    for arg in args:
+        if joined and joined[-1].startswith("--") and "=" not in joined[-1] and not arg.startswith("-"):
+            joined[-1] += f"={arg}"
+        else:
+            joined.append(arg)
+    return joined
+
+
+def hush() -> None:
+    """Keep back what Flower says at its start and what tells nobody anything.
+
+    It lists Celery's built-in tasks, since our app needs no workflows, and warns six times that no worker is up.
+    """
+    logging.getLogger("flower.command").addFilter(lambda record: not str(record.msg).startswith("Registered tasks"))
+    logging.getLogger("flower.inspector").setLevel(logging.ERROR)
 
 
 def run_flower(args: Sequence[str]) -> int:
@@ -46,6 +68,7 @@ def run_flower(args: Sequence[str]) -> int:
         ctx.obj = CLIContext(app=flower_app(), no_color=None, workdir=None)
 
     celery.add_command(flower, "flower")
+    hush()
     try:
         code = celery.main(args=["flower", *with_defaults(args)], prog_name="keepstep", standalone_mode=False)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -24,6 +25,7 @@ class Call:
     deadline: datetime
     log: logging.LoggerAdapter[logging.Logger]
     _key: UUID
+    _is_cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
     key_read: bool = field(default=False, init=False)
 
     @property
@@ -36,3 +38,11 @@ class Call:
     def headers(self) -> dict[str, str]:
         """The key as HTTP headers, ready to send."""
         return {"Idempotency-Key": self.key}
+
+    def cancelled(self) -> bool:
+        """Whether this attempt's result will not be taken any more: cancelled, rewound, or taken for dead.
+
+        A long step asks from time to time, and may end early; whatever it still returns is kept as late. It is False
+        too when nobody can say, because PostgreSQL is away.
+        """
+        return self._is_cancelled()

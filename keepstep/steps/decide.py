@@ -5,15 +5,17 @@ from __future__ import annotations
 import traceback as tracebacks
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
 
 from keepstep.steps import state as states
-from keepstep.steps.definition import check_name
 from keepstep.steps.errors import BadOutcome, BadState, NotDone, UnknownStep
 from keepstep.steps.moves import Status
-from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep, WaitFor
+from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
+from keepstep.steps.waiting import WaitFor, WaitTogether
+from keepstep.steps.waits import Wait, waits_of
 from keepstep.steps.workflow import Step, Target, Workflow
 
 
@@ -57,24 +59,12 @@ Result = Returned | Raised | TimedOut
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wait:
-    """What a case waits for, as it is stored. timeout: seconds. schema: the payload's JSON Schema."""
-
-    name: str
-    into: str | None
-    then: Target | None
-    schema: dict[str, Any] | None
-    prompt: Any
-    timeout: float | None
-    on_timeout: Target | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Decision:
     """What becomes of the case.
 
     move: its row in the table of moves. state: the new state; None when no checkpoint is written. target: the next
-    step. delay: seconds to sleep. error: what went wrong, as JSON, for the attempts table and for people.
+    step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. error: what went wrong,
+    as JSON, for the attempts table and for people.
     """
 
     move: str
@@ -82,7 +72,8 @@ class Decision:
     state: states.JSON | None = None
     target: Target | None = None
     delay: float | None = None
-    wait: Wait | None = None
+    until: datetime | None = None
+    waits: tuple[Wait, ...] = ()
     error: dict[str, Any] = field(default_factory=dict)
 
 
@@ -128,13 +119,21 @@ def _returned(view: View, result: Returned) -> Decision:
     state = states.merge(view.workflow.state, view.before, result.copy, update)
     if isinstance(outcome, Finish):
         return Decision(move="complete", status=Status.COMPLETED, state=state)
-    if isinstance(outcome, WaitFor):
-        return _wait(view, outcome, state)
+    if isinstance(outcome, WaitFor | WaitTogether):
+        waits = waits_of(view.workflow, view.step, outcome)
+        return Decision(move="wait", status=Status.WAITING, state=state, waits=waits)
     target = _next(view, outcome)
     if isinstance(outcome, Sleep):
         if target is None:
             raise UnknownStep(f"the last step {view.step.name!r} sleeps, but no step comes after it: name then=")
-        return Decision(move="sleep", status=Status.SLEEPING, state=state, target=target.target, delay=outcome.seconds)
+        return Decision(
+            move="sleep",
+            status=Status.SLEEPING,
+            state=state,
+            target=target.target,
+            delay=outcome.seconds,
+            until=outcome.until,
+        )
     if target is None:
         return Decision(move="complete", status=Status.COMPLETED, state=state)
     return Decision(move="advance", status=Status.QUEUED, state=state, target=target.target)
@@ -153,7 +152,7 @@ def _outcome(view: View, result: Returned) -> tuple[Outcome | None, dict[str, An
         return None, _update(value)
     raise BadOutcome(
         f"the step returned a {type(value).__name__}; it may return None, a dict of changes, a "
-        f"{view.workflow.state.__name__}, or goto, finish, fail, wait_for, sleep"
+        f"{view.workflow.state.__name__}, or goto, finish, fail, wait_for, sleep and their like"
     )
 
 
@@ -168,53 +167,12 @@ def _update(given: object) -> dict[str, Any]:
 def _next(view: View, outcome: Outcome | None) -> Step | None:
     if isinstance(outcome, Goto):
         return view.workflow.follow(view.step, outcome.step)
-    if isinstance(outcome, Sleep | WaitFor) and outcome.then is not None:
+    if isinstance(outcome, Sleep) and outcome.then is not None:
         return view.workflow.follow(view.step, outcome.then)
     if view.step.next is not None and len(view.step.next) == 1 and (outcome is None or isinstance(outcome, Sleep)):
         return view.workflow.follow(view.step, view.step.next[0])
     following = view.workflow.after(view.step)
     return None if following is None else view.workflow.follow(view.step, following.name)
-
-
-def _wait(view: View, outcome: WaitFor, state: states.JSON) -> Decision:
-    check_name("signal", outcome.name, "wait_for")
-    then = _next(view, outcome)
-    if outcome.into is not None and outcome.into not in view.workflow.state.model_fields:
-        raise BadState(
-            f"wait_for({outcome.name!r}, into={outcome.into!r}): {view.workflow.state.__name__} has no such field",
-            path=states.pointer(outcome.into),
-        )
-    states.refuse_what_json_lacks(outcome.prompt, "prompt")
-    expired = None if outcome.on_timeout is None else view.workflow.follow(view.step, outcome.on_timeout)
-    wait = Wait(
-        name=outcome.name,
-        into=outcome.into,
-        then=None if then is None else then.target,
-        schema=_field_schema(view, outcome.into) if outcome.payload is None else _schema(outcome),
-        prompt=outcome.prompt,
-        timeout=outcome.timeout,
-        on_timeout=None if expired is None else expired.target,
-    )
-    return Decision(move="wait", status=Status.WAITING, state=state, wait=wait)
-
-
-def _schema(outcome: WaitFor) -> dict[str, Any]:
-    payload = outcome.payload
-    if not (isinstance(payload, type) and issubclass(payload, BaseModel)):
-        raise BadOutcome(f"wait_for({outcome.name!r}, payload={payload!r}): a payload is described by a pydantic model")
-    schema = payload.model_json_schema()
-    states.refuse_what_json_lacks(schema, f"the schema of {payload.__name__}")
-    return schema
-
-
-def _field_schema(view: View, field: str | None) -> dict[str, Any] | None:
-    """Without a model of its own, a payload is what the field of the state takes."""
-    if field is None:
-        return None
-    whole = view.workflow.state.model_json_schema(by_alias=False)
-    schema = {**whole["properties"][field], "$defs": whole.get("$defs", {})}
-    states.refuse_what_json_lacks(schema, f"the schema of {view.workflow.state.__name__}.{field}")
-    return schema
 
 
 # ------------------------------------------------------------------------------------------------- the step failed

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,18 @@ def caller(module: str) -> str:
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(module):
         frame = frame.f_back
     return "?" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def check_options(owner: str, given: Iterable[str], declared: Callable[..., Any]) -> None:
+    """Refuse an option that `declared` doesn't have, at the line that gives it; the message lists those that exist."""
+    known = [p.name for p in inspect.signature(declared).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            meant = f"; did you mean {near[0]!r}?" if near else "."
+            raise DefinitionError(
+                f"{caller('keepstep.steps')}: {owner} has no option {name!r}{meant} Its options: {', '.join(known)}"
+            )
 
 
 def check_name(kind: str, name: str, at: str) -> str:

@@ -59,6 +59,26 @@ class StateTooLarge(BadState):
     """A state is larger than `max_state_bytes`."""
 
 
+class BadStart(KeepstepError):
+    """A start's tags, delay, priority, queue or `if_exists` can't be what was given."""
+
+
+class BadCursor(KeepstepError):
+    """A list's cursor isn't one that a list gave."""
+
+
+class BadConnection(KeepstepError):
+    """`connection=` is nothing in whose transaction a case can be started."""
+
+    def __init__(self, given: object):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        super().__init__(
+            f"connection= takes a SQLAlchemy Connection or Session on PostgreSQL, or a connection of psycopg2 or "
+            f"psycopg, not a {kind}. With an AsyncSession: await session.run_sync(lambda s: cases.start(..., "
+            "connection=s))."
+        )
+
+
 class BadOutcome(KeepstepError):
     """A step returned something that is neither changes, nor a state, nor an outcome."""
 
@@ -91,6 +111,10 @@ class CaseConflict(CaseError):
     """The thread id is taken by a case that was started with another input."""
 
 
+class CaseExists(CaseError):
+    """The thread id is taken, and the start wanted a new case."""
+
+
 class CaseFinished(CaseError):
     """The case has ended; it takes no signal any more."""
 
@@ -99,12 +123,95 @@ class StartPending(CaseError):
     """Another transaction is starting the same thread id and hasn't committed yet."""
 
 
+class UnknownCheckpoint(CaseError):
+    """The case has no checkpoint of this number."""
+
+    def __init__(self, workflow: str, thread_id: str, seq: int, latest: int):
+        super().__init__(workflow, thread_id, f"it has no checkpoint {seq}; the latest is {latest}.")
+
+
 class AlreadyDecided(CaseError):
     """Another decision of this name came first; `first` is it."""
 
     def __init__(self, workflow: str, thread_id: str, name: str, first: object):
         super().__init__(workflow, thread_id, f"{name!r} was already decided: {first!r}. The first decision stands.")
         self.first = first
+
+
+class BadAudit(KeepstepError):
+    """An actor's name or a reason can't be stored."""
+
+
+class BadFilter(KeepstepError):
+    """The filter of a verb for many cases names none, or names a status that the verb never moves."""
+
+
+class IllegalMove(CaseError):
+    """The case's status doesn't allow what was asked. Each verb has a subclass of its own; `status` is where it is."""
+
+    def __init__(self, workflow: str, thread_id: str, message: str, *, status: str = ""):
+        super().__init__(workflow, thread_id, message)
+        self.status = status
+
+
+class NotCancellable(IllegalMove):
+    """The case has ended, so there is nothing to cancel."""
+
+
+class NotPausable(IllegalMove):
+    """The case has ended, or is paused already."""
+
+
+class NotResumable(IllegalMove):
+    """The case isn't paused."""
+
+
+class NotRetryable(IllegalMove):
+    """The case is neither held nor failed, or it failed without a step to retry."""
+
+
+class NotSkippable(IllegalMove):
+    """The case has no step that could be skipped."""
+
+
+class NotRewindable(IllegalMove):
+    """There is no such checkpoint to go back to, or nothing comes after it."""
+
+
+class NotRestartable(IllegalMove):
+    """The case can't be restarted."""
+
+
+class NotForkable(IllegalMove):
+    """There is no such checkpoint to fork from, or nothing comes after it."""
+
+
+class EffectsWouldRepeat(CaseError):
+    """Steps that ran already would run again under new keys; `effects` lists them as `step#seq`."""
+
+    def __init__(self, workflow: str, thread_id: str, verb: str, effects: Iterable[str]):
+        self.effects = list(effects)
+        super().__init__(
+            workflow,
+            thread_id,
+            f"{verb} makes new idempotency keys, so what these steps did outside may be done again: "
+            f"{', '.join(self.effects)}. If that is right, say so: repeat_effects=True, or --repeat-effects.",
+        )
+
+
+class MovedOn(CaseError):
+    """The case has gone on since whoever steers it looked: what they meant may be done, or be another step by now."""
+
+    def __init__(self, workflow: str, thread_id: str, since: str):
+        super().__init__(workflow, thread_id, f"it has moved on since you looked: {since}. Look again, then decide.")
+
+
+class NewerState(CaseError):
+    """The case's state was written by newer code than is loaded here."""
+
+
+class StaleDecision(CaseError):
+    """The decision is about something else than what is being asked now."""
 
 
 class WaitTimeout(CaseError):

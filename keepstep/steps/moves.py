@@ -33,7 +33,7 @@ class Move:
 
     name: what the code and the docs call it. sources, targets: statuses before and after; no source is a birth.
     fenced: guarded by the lease, because a worker says it about its own attempt. checkpoint: it writes one, unless
-    the case has failed.
+    the case has failed. steering: an operator says it, and the audit table says who and why.
     """
 
     name: str
@@ -41,23 +41,25 @@ class Move:
     targets: frozenset[Status]
     fenced: bool = False
     checkpoint: bool = False
+    steering: bool = False
 
 
-def _move(name: str, sources: str, targets: str, *, fenced: bool = False, checkpoint: bool = False) -> Move:
+def _move(name: str, sources: str, targets: str, **flags: bool) -> Move:
     return Move(
         name=name,
         sources=frozenset(Status(s) for s in sources.split()),
         targets=frozenset(Status(s) for s in targets.split()),
-        fenced=fenced,
-        checkpoint=checkpoint,
+        **flags,
     )
 
+
+_LIVE, _ANY = " ".join(sorted(LIVE)), " ".join(Status)
 
 MOVES: dict[str, Move] = {
     move.name: move
     for move in (
         # name        from         to
-        _move("start", "", "queued", checkpoint=True),
+        _move("start", "", "queued sleeping", checkpoint=True),
         _move("claim", "queued", "running"),
         # what a worker says of its own attempt, fenced by the lease
         _move("advance", "running", "queued", fenced=True, checkpoint=True),
@@ -72,10 +74,16 @@ MOVES: dict[str, Move] = {
         _move("recover", "running", "queued held"),
         _move("wake", "sleeping", "queued"),
         # what a signal or its deadline does
-        _move("deliver", "waiting", "queued completed", checkpoint=True),
+        _move("deliver", "waiting", "queued waiting completed", checkpoint=True),
         _move("expire", "waiting", "queued failed", checkpoint=True),
-        # what an operator does
-        _move("retry", "held", "queued"),
+        # what an operator does; pause and resume set a flag, and move nothing
+        _move("cancel", _LIVE, "cancelled", steering=True),
+        _move("retry", "held failed", "queued", steering=True),
+        _move("retry_anew", "held failed", "queued", checkpoint=True, steering=True),
+        _move("skip", f"{_LIVE} failed", "queued completed", checkpoint=True, steering=True),
+        _move("rewind", _ANY, "queued waiting", checkpoint=True, steering=True),
+        _move("restart", _ANY, "queued", checkpoint=True, steering=True),
+        _move("fork", "", "queued waiting", checkpoint=True, steering=True),
     )
 }
 

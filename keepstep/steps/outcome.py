@@ -1,10 +1,10 @@
-"""What a step may say besides returning its changes: go elsewhere, finish, fail, wait, sleep."""
+"""What a step may say besides returning its changes: go elsewhere, finish, fail, sleep. (Waits: see waiting.py.)"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -41,23 +41,11 @@ class Fail(Outcome):
 
 @dataclass(frozen=True, kw_only=True)
 class Sleep(Outcome):
-    """Go on with the next step (or `then`) after `seconds`."""
+    """Go on with the next step (or `then`) after `seconds`, or at the instant `until`."""
 
-    seconds: float
+    seconds: float | None = None
+    until: datetime | None = None
     then: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaitFor(Outcome):
-    """Wait for a signal; its payload becomes the field `into`, and the case goes on with `then`."""
-
-    name: str
-    into: str | None
-    then: str | None
-    payload: type[BaseModel] | None
-    prompt: Any
-    timeout: float | None
-    on_timeout: str | None
 
 
 StepResult = Outcome | BaseModel | Update | None
@@ -85,44 +73,18 @@ def sleep(duration: timedelta | float, *, then: str | None = None, update: Updat
     duration: a timedelta or seconds. The timer is a row in PostgreSQL; what was due while everything was down runs
     when it is up again.
     """
-    return Sleep(seconds=_seconds(duration), then=then, update=update or {})
+    return Sleep(seconds=seconds_of(duration), then=then, update=update or {})
 
 
-def wait_for(
-    name: str,
-    /,
-    *,
-    into: str | None = None,
-    then: str | None = None,
-    payload: type[BaseModel] | None = None,
-    prompt: Any = None,
-    timeout: timedelta | float | None = None,
-    on_timeout: str | None = None,
-    update: Update | None = None,
-) -> WaitFor:
-    """Wait for the signal `name`, holding no process, connection or message meanwhile.
-
-    into: the field of the state that takes the payload. then: the step to go on with (default: the next one).
-    payload: the pydantic model that a payload must fit; it is checked when the signal is sent. prompt: JSON for the
-    person who decides. timeout: a timedelta or seconds, default none. on_timeout: the step to go on with when time
-    is up; without it the case fails then.
-    """
-    seconds = None if timeout is None else _seconds(timeout)
-    if on_timeout is not None and seconds is None:
-        raise ValueError(f"wait_for({name!r}, on_timeout={on_timeout!r}) has no timeout that could lead there")
-    return WaitFor(
-        name=name,
-        into=into,
-        then=then,
-        payload=payload,
-        prompt=prompt,
-        timeout=seconds,
-        on_timeout=on_timeout,
-        update=update or {},
-    )
+def sleep_until(instant: datetime, *, then: str | None = None, update: Update | None = None) -> Sleep:
+    """Hold nothing until an instant, then go on with the next step. instant: with its time zone."""
+    if instant.tzinfo is None or instant.utcoffset() is None:
+        raise ValueError(f"sleep_until needs a datetime with a time zone, not {instant!r}: whose midnight would it be?")
+    return Sleep(until=instant, then=then, update=update or {})
 
 
-def _seconds(duration: timedelta | float) -> float:
+def seconds_of(duration: timedelta | float) -> float:
+    """A duration in seconds; ValueError unless it is finite and not negative."""
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
     if not 0 <= seconds < 1e10:
         raise ValueError(f"a duration must be finite and not negative, not {duration!r}")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Never
 
 from tenacity import RetryCallState, Retrying, wait_exponential_jitter
 from tenacity.stop import stop_base
 from tenacity.wait import wait_base
 
+from keepstep.steps.definition import caller, check_options
+from keepstep.steps.errors import DefinitionError
+
+_WAIT = wait_exponential_jitter(initial=1, max=60)
 _RETRYING = Retrying()
 _LONGEST = 1e9
 """Seconds, some thirty years. Tenacity's exponential waits grow beyond what a timestamp can hold."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Retry:
     """A step's retry policy.
 
@@ -22,15 +27,21 @@ class Retry:
     case reached the step. The back-off is a row in PostgreSQL, so it may be days and holds no worker.
     """
 
-    attempts: int = 5
-    wait: wait_base = field(default_factory=lambda: wait_exponential_jitter(initial=1, max=60))
-    stop: stop_base | None = None
+    attempts: int
+    wait: wait_base
+    stop: stop_base | None
 
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"Retry(attempts={self.attempts}): at least one attempt is needed")
-        if not callable(self.wait) or not (self.stop is None or callable(self.stop)):
-            raise ValueError(f"Retry(wait={self.wait!r}, stop={self.stop!r}): tenacity's strategies are needed")
+    def __init__(
+        self, *, attempts: int = 5, wait: wait_base = _WAIT, stop: stop_base | None = None, **unknown: Never
+    ) -> None:
+        check_options("Retry()", unknown, type(self).__init__)
+        at = caller("keepstep.steps")
+        if not isinstance(attempts, int) or attempts < 1:
+            raise DefinitionError(f"{at}: Retry(attempts={attempts!r}): at least one attempt is needed, the first")
+        if not callable(wait) or not (stop is None or callable(stop)):
+            raise DefinitionError(f"{at}: Retry(wait={wait!r}, stop={stop!r}): tenacity's strategies are needed")
+        for name, value in (("attempts", attempts), ("wait", wait), ("stop", stop)):
+            object.__setattr__(self, name, value)  # frozen
 
     def delay(self, failures: int, elapsed: float, error: BaseException | None = None) -> float | None:
         """Seconds until the next try, or None when there is none.

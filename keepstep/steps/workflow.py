@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Never, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -15,11 +15,13 @@ from keepstep.steps.definition import (
     check_errors,
     check_name,
     check_names,
+    check_options,
     check_signature,
     check_state_model,
     where,
 )
 from keepstep.steps.errors import DefinitionError, UnknownStep
+from keepstep.steps.hooks import Event, Hook, check_hook
 from keepstep.steps.retry import Retry
 
 DEFAULT_QUEUE = "keepstep"
@@ -86,7 +88,9 @@ class Workflow:
         timeout: timedelta = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         permanent: Sequence[type[BaseException]] = (),
+        **unknown: Never,
     ):
+        check_options("Workflow()", unknown, type(self).__init__)
         self.at = caller("keepstep.steps")
         self.name = check_name("workflow", name, self.at)
         check_state_model(state, self.at)
@@ -100,6 +104,7 @@ class Workflow:
         self.retry = _checked_retry(Retry() if retry is None else retry, self.at)
         self.permanent = check_errors("permanent", permanent, self.at)
         self.steps: dict[str, Step] = {}
+        self.hooks: dict[str, list[Hook]] = {}
         self._aliases: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -133,6 +138,7 @@ class Workflow:
         on_exhausted: "hold" or "fail" when the retries run out. safe_errors: exceptions that say that the call did
         not take effect. permanent: exceptions that no retry can mend; they fail the case.
         """
+        check_options("step()", options, self._declare)
         if function is not None:
             self._declare(function, **options)
             return function
@@ -186,6 +192,17 @@ class Workflow:
             at=at,
         )
         self._aliases.update(dict.fromkeys(former, step_name))
+
+    def on(self, *events: Event) -> Callable[[F], F]:
+        """Declare a hook: `hook(case, call)` is called after each event, at least once, with its own key."""
+
+        def decorate(function: F) -> F:
+            check_hook(function, events, caller("keepstep.steps"))
+            for event in events:
+                self.hooks.setdefault(event, []).append(function)
+            return function
+
+        return decorate
 
     def check(self) -> None:
         """Refuse what only the finished declaration shows: no step at all, an edge that leads nowhere."""

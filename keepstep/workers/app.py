@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import tempfile
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +19,11 @@ from keepstep.config.settings import Settings, settings
 from keepstep.steps.workflow import DEFAULT_QUEUE
 from keepstep.workers.engine import Engine
 from keepstep.workers.execute import execute
+from keepstep.workers.hooks import call_hooks
 from keepstep.workers.node import node_step
-from keepstep.workers.publish import TASK, Bell
+from keepstep.workers.publish import HOOK_TASK, TASK, Bell
 from keepstep.workers.registry import Registry
+from keepstep.workers.strangers import Strangers
 from keepstep.workers.transport import transport_for
 
 
@@ -39,12 +43,19 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
         bell=Bell(app, show_thread_ids=given.show_thread_ids),
     )
     app.steps["worker"].add(node_step(engine))
+    strangers = Strangers(registry)
 
     @app.task(name=TASK, bind=True)
     def step(task: Any, case: str, seq: int, *_: Any, **__: Any) -> None:
         """Run one step of one case. Further arguments are a newer release's, and are passed over."""
+        strangers.notice(task.request)
         info = task.request.delivery_info or {}
         execute(engine, Delivery(case=UUID(case), seq=seq), redelivered=bool(info.get("redelivered")))
+
+    @app.task(name=HOOK_TASK)
+    def hook(hook_id: int, *_: Any, **__: Any) -> None:
+        """Call the hooks of one event of one case."""
+        call_hooks(engine, hook_id)
 
     return app, engine
 
@@ -55,6 +66,13 @@ def _setup_logging(loglevel: int | str | None = None, logfile: str | None = None
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)  # one line a transition, ours
     logging.getLogger("celery.app.trace").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+@signals.celeryd_init.connect
+def _use_the_temporary_directory_itself(**_: Any) -> None:
+    """The pool has a directory made for one file that it unlinks at once; a killed worker would leave it behind."""
+    config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})  # where billiard looks, too
+    config.setdefault("tempdir", tempfile.gettempdir())
 
 
 app, engine = make_app(settings())

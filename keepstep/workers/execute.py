@@ -6,7 +6,7 @@ import logging
 import time
 from uuid import uuid4
 
-from keepstep.checkpoint import recovery, signals
+from keepstep.checkpoint import recovery, waits
 from keepstep.checkpoint.claims import Claim, claim
 from keepstep.checkpoint.ring import Delivery
 from keepstep.steps import state as states
@@ -47,7 +47,7 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) ->
         reach("committed", claimed.step)
         if committed.ring is not None:
             engine.bell.ring([committed.ring])  # only after the commit
-        elif decision.wait is not None and (ring := signals.deliver(engine.db, delivery.case, engine.registry.fits)):
+        elif decision.waits and (ring := waits.deliver(engine.db, delivery.case, engine.registry.fits)):
             engine.bell.ring([ring])  # the signal was there before the wait
         reach("published", claimed.step)
 
@@ -86,7 +86,7 @@ def _work(engine: Engine, claimed: Claim) -> Decision:
     except BadState as error:
         return hold("the stored state doesn't fit the model", describe(error))
     view = View(workflow=workflow, step=step, before=claimed.state, failures=claimed.failures, elapsed=claimed.elapsed)
-    return exhausted(view) or decide(view, call_step(step, state, claimed))
+    return exhausted(view) or decide(view, call_step(step, state, claimed, engine.db))
 
 
 def give_back(engine: Engine, claimed: Claim) -> None:

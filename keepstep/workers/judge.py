@@ -14,9 +14,11 @@ BEATS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Dead:
-    """A node that is taken for dead. certain: its process is gone, not merely silent."""
+    """A node that is taken for dead. process: "pid:start". certain: its process is gone, not merely silent."""
 
     id: UUID
+    host: str
+    process: str
     certain: bool
     proof: str
 
@@ -57,13 +59,17 @@ class Judge:
 
     def _verdict(self, sighting: Sighting, now: float) -> Dead | None:
         if sighting.host_id == self._host_id and not self._is_alive(sighting.process):
-            return Dead(id=sighting.id, certain=True, proof="its process is gone")
+            return _dead(sighting, "its process is gone", certain=True)
         silent = now - self._watched[sighting.id].since
         if silent >= self._lease:
-            return Dead(id=sighting.id, certain=False, proof=f"it has been silent for {silent:.1f} s")
+            return _dead(sighting, f"it has been silent for {silent:.1f} s")
         # soon after the database was away, the others may not have taken their locks again yet
         settled = self._settled_at is not None and now >= self._settled_at
         enough = BEATS * self._beat if settled else max(BEATS * self._beat, self._lease / 2)
         if sighting.lock_works and not sighting.locked and silent >= enough:
-            return Dead(id=sighting.id, certain=False, proof=f"its lock is free and it was silent for {silent:.1f} s")
+            return _dead(sighting, f"its lock is free and it was silent for {silent:.1f} s")
         return None
+
+
+def _dead(sighting: Sighting, proof: str, *, certain: bool = False) -> Dead:
+    return Dead(id=sighting.id, host=sighting.host, process=sighting.process, certain=certain, proof=proof)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -17,13 +16,14 @@ from celery.worker import state as worker_state
 from sqlalchemy.exc import SQLAlchemyError
 
 from keepstep._version import __version__
-from keepstep.checkpoint import nodes, recovery, schema
+from keepstep.checkpoint import nodes, recovery
 from keepstep.checkpoint.nodes import Node
-from keepstep.steps.errors import DatabaseUnavailable, SchemaOutdated
+from keepstep.steps.errors import DatabaseUnavailable
 from keepstep.workers import process
 from keepstep.workers.children import Children
 from keepstep.workers.engine import Engine
 from keepstep.workers.heartbeat import ChildHeartbeat, ThreadHeartbeat
+from keepstep.workers.preflight import refuse_green_threads, wait_for_schema, warn_of_idle_queues
 from keepstep.workers.sweep import Sweep
 
 REFRESH = 0.2
@@ -43,8 +43,9 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
         def __init__(self, worker: Any, **options: Any):
             super().__init__(worker, **options)
             refuse_green_threads(worker)
+            warn_of_idle_queues(set(worker.app.amqp.queues.consume_from), engine.registry)
             engine.db.resize(_connections(worker))
-            wait_for_schema(engine)
+            wait_for_schema(engine.db)
             self.threads: NodeThreads | None = None
 
         def start(self, worker: Any) -> None:
@@ -67,26 +68,6 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
                 self.threads = None
 
     return NodeStep
-
-
-def refuse_green_threads(worker: Any) -> None:
-    """gevent and eventlet patch what the heartbeat and the recovery stand on."""
-    if worker.pool_cls.__module__.rpartition(".")[2] in ("gevent", "eventlet"):
-        raise SystemExit("keepstep: pools of green threads are not supported: use --pool prefork, threads or solo")
-
-
-def wait_for_schema(engine: Engine) -> None:
-    """Wait until PostgreSQL answers; leave, saying what to run, if its tables are not the ones for this code."""
-    while True:
-        try:
-            schema.check(engine.db)
-            engine.db.dispose()  # the pool is forked next
-            return
-        except DatabaseUnavailable as error:
-            log.error("waiting for the database: %s", error)
-            time.sleep(1.0)
-        except SchemaOutdated as error:
-            raise SystemExit(f"keepstep: {error}") from None
 
 
 class NodeThreads:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from keepstep.checkpoint import codec
-from keepstep.steps.errors import BadSetting, DefinitionError, UnknownWorkflow
+from keepstep.steps.errors import BadSetting, DefinitionError, KeepstepError, UnknownWorkflow
 from keepstep.steps.field import why_not
 from keepstep.steps.workflow import Workflow
 
@@ -35,17 +38,7 @@ class Registry:
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         for name in modules:
-            if not name or name.startswith("."):
-                raise BadSetting(f"KEEPSTEP_WORKFLOWS names the module {name!r}, which is no full module name")
-            try:
-                module = importlib.import_module(name)
-            except ModuleNotFoundError as error:
-                if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
-                    raise
-                raise BadSetting(
-                    f"KEEPSTEP_WORKFLOWS names the module {name!r}, which can't be found. "
-                    "Is it installed, or below the current folder?"
-                ) from None
+            module = _imported(name)
             found = {id(value): value for value in vars(module).values() if isinstance(value, Workflow)}
             if not found:
                 raise BadSetting(f"KEEPSTEP_WORKFLOWS names the module {name!r}, which defines no Workflow")
@@ -82,3 +75,32 @@ class Registry:
     def queues(self) -> tuple[str, ...]:
         """Every queue that a step of these workflows uses."""
         return tuple(sorted({step.queue for workflow in self for step in workflow.steps.values()}))
+
+
+def _imported(name: str) -> ModuleType:
+    """The user's module; BadSetting if it isn't there or breaks, DefinitionError as it is."""
+    if not name or name.startswith("."):
+        raise BadSetting(f"KEEPSTEP_WORKFLOWS names the module {name!r}, which is no full module name")
+    try:
+        return importlib.import_module(name)
+    except KeepstepError:
+        raise
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(missing + ".")):
+            raise BadSetting(
+                f"KEEPSTEP_WORKFLOWS names the module {name!r}, which can't be found. "
+                "Is it installed, or below the current folder?"
+            ) from None
+        reason = f"{type(error).__name__}: {error}"
+        if not isinstance(error, SyntaxError):  # which says where by itself
+            reason += _place(error)
+        raise BadSetting(f"KEEPSTEP_WORKFLOWS: module {name!r} can't be imported: {reason}") from error
+
+
+def _place(error: Exception) -> str:
+    """Where it was raised, as ` (file.py, line 3)`: the last line of the user's own code, if there is one."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    foreign = (str(Path(__file__).parents[1]), *sysconfig.get_paths().values())
+    own = [frame for frame in frames if not frame.filename.startswith(foreign)] or frames[-1:]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from keepstep.checkpoint import nodes, recovery, signals
+from keepstep.checkpoint import nodes, recovery, waits
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.payloads import Fits
 from keepstep.checkpoint.recovery import Recovery, Running
@@ -20,6 +20,7 @@ from keepstep.checkpoint.ring import Ring
 from keepstep.steps.errors import DatabaseUnavailable
 from keepstep.workers import process
 from keepstep.workers.engine import Engine
+from keepstep.workers.hooks import ring_hooks
 from keepstep.workers.judge import Judge
 
 AUDIT_SECONDS = 2.0
@@ -61,7 +62,7 @@ class Sweep:
             self._prune_at = now + PRUNE_EVERY * random.uniform(0.5, 1.0)
             pruned = recovery.prune(self._engine.db, self._engine.limits.rows)
             if pruned:
-                log.info("%d ended cases were past their retention and are gone", pruned)
+                log.info("gone, past their retention: %s", _cases(pruned, "ended "))
 
     def forget(self) -> None:
         """The database was away: what was watched before says nothing about the nodes now."""
@@ -81,7 +82,8 @@ class Sweep:
         seen = nodes.others(engine.db, engine.node_id)
         dead = self._judge.observe(seen, time.monotonic())
         for verdict in dead:
-            log.warning("node %s is taken for dead: %s", verdict.id, verdict.proof)
+            pid = verdict.process.partition(":")[0]
+            log.warning("node %s, pid %s on %s, is taken for dead: %s", verdict.id, pid, verdict.host, verdict.proof)
         if dead:
             ids = [verdict.id for verdict in dead]
             self._ring("a node died", recovery.recover_nodes(engine.db, ids, engine.limits))
@@ -117,9 +119,10 @@ class Sweep:
         self._ring("past its deadline", recovery.recover_overdue(db, limits))
         self._ring("its node is gone", recovery.recover_unowned(db, limits))
         for case in recovery.overdue_waits(db, limits):
-            self._one_case(signals.expire, case)
+            self._one_case(waits.expire, case)
         for case in recovery.undelivered(db, limits):
-            self._one_case(signals.deliver, case)
+            self._one_case(waits.deliver, case)
+        ring_hooks(engine)
         recovery.look_again(db, limits)
 
     def _one_case(self, act: Callable[[Database, UUID, Fits], Ring | None], case: UUID) -> None:
@@ -141,10 +144,14 @@ class Sweep:
         empty = [queue for queue in queues if engine.bell.depth(queue) == 0]
         again = recovery.ring_again(engine.db, empty, engine.limits, ahead=ahead)
         if again:
-            log.info("ringing %d cases again on %s", len(again), ", ".join(empty))
+            log.info("ringing %s again on %s", _cases(len(again)), ", ".join(empty))
             engine.bell.ring(again)
 
     def _ring(self, why: str, recovered: Recovery) -> None:
         if recovered.rings or recovered.held:
-            log.warning("recovered %d cases, held %d: %s", len(recovered.rings), recovered.held, why)
+            log.warning("recovered %s, held %d: %s", _cases(len(recovered.rings)), recovered.held, why)
         self._engine.bell.ring(recovered.rings)
+
+
+def _cases(count: int, kind: str = "") -> str:
+    return f"{count} {kind}{'case' if count == 1 else 'cases'}"

@@ -1,9 +1,14 @@
-"""kombu's Redis transport, with a fault mended that ends workers.
+"""kombu's Redis transport, with a fault mended that ends workers, and with a middle among its priorities.
 
 When the broker dies, Celery closes its connection while messages are still unacknowledged; a channel that wants to put
 them back then looks for the parameters of a client that is gone, and an AttributeError goes through all of Celery's
 handlers for lost connections (seen with kombu 5.7). As a connection error it is handled, and the worker reconnects.
 The messages need no restoring: the sweep rings again.
+
+kombu keeps a list for each priority and takes from the list of priority 0, which has the queue's own name, before all
+others. keepstep's default lies in the middle, and a queue's messages are looked for under its own name (by people, by
+autoscalers), so the lists of these two change places. They are still the lists that kombu knows: what counts, purges or
+even consumes with kombu's own transport misses none.
 """
 
 from __future__ import annotations
@@ -14,8 +19,12 @@ from kombu.transport import TRANSPORT_ALIASES
 from kombu.transport import redis as stock
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from keepstep.config.celery_options import broker_priority
+
 NAME = "redis-keepstep"
 """The transport's name in kombu, and hence in log lines that show the broker's URL."""
+
+MIDDLE = broker_priority(None)
 
 TRANSPORT_ALIASES[NAME] = f"{__name__}:Transport"
 
@@ -26,13 +35,17 @@ def transport_for(broker_url: str) -> str | None:
 
 
 class Channel(stock.Channel):
-    """A channel that says that its connection is closed."""
+    """A channel that says that its connection is closed, and whose default priority is in the middle."""
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         if self.connection.client is None:
             raise RedisConnectionError("the connection to the broker is closed")
         params: dict[str, Any] = super()._connparams(asynchronous=asynchronous)
         return params
+
+    def _q_for_pri(self, queue: str, pri: int) -> str:
+        name: str = super()._q_for_pri(queue, {0: MIDDLE, MIDDLE: 0}.get(pri, pri))
+        return name
 
 
 class Transport(stock.Transport):

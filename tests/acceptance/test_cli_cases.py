@@ -67,7 +67,9 @@ def test_a_held_case_says_why_and_goes_on_after_retry(cli: Cli, start_worker: St
 
 def test_show_of_a_queued_case_says_that_no_worker_is_there(cli: Cli) -> None:
     cli("start", "ten", "Q-1")
-    assert "No live worker knows this workflow" in cli("show", "ten", "Q-1").out
+    shown = cli("show", "ten", "Q-1").out
+    assert "It waits for a worker to take s1 on the queue keepstep. No worker is alive." in " ".join(shown.split())
+    assert "keepstep --workflows MODULE worker -Q keepstep" in shown
 
 
 @pytest.mark.parametrize("how", ["inline", "file", "stdin"])

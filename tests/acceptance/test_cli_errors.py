@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
+import uuid
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from keepstep import Client
+from keepstep.checkpoint.database import Database
 from keepstep.dev.valkey import Valkey
 from tests.acceptance.cli import Cli
 from tests.conftest import StartWorker
+from tests.support.worker import ROOT
 
 NOWHERE = "postgresql://postgres@127.0.0.1:1/nowhere"
 
@@ -103,6 +107,40 @@ def test_a_wrong_setting_exits_with_2_and_is_named(
     cli: Cli, command: tuple[str, ...], variable: str, value: str
 ) -> None:
     assert variable in cli(*command, **{variable: value}).refuses(2)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("x = = 1", "can't be imported: SyntaxError"),
+        ("import no_such_dependency", "can't be imported: ModuleNotFoundError: No module named 'no_such_dependency'"),
+        ("from keepstep import Retry\nRetry(attempts=0)", "broken_flows.py:2: Retry(attempts=0): at least one"),
+        ("from keepstep import Workflow\nWorkflow('a', state=dict, versoin=2)", "broken_flows.py:2: Workflow() has no"),
+    ],
+)
+def test_a_module_that_breaks_is_one_line_with_its_error(cli: Cli, tmp_path: Path, body: str, says: str) -> None:
+    (tmp_path / "broken_flows.py").write_text(body)
+    there = {"KEEPSTEP_WORKFLOWS": "broken_flows", "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    assert says in cli("worker", **there).refuses(2)
+
+
+def test_a_database_url_that_cant_be_read_is_one_line_and_not_shown(cli: Cli) -> None:
+    line = cli("list", KEEPSTEP_DATABASE_URL="postgresql://u:secret@h:54x2/db").refuses(2)
+    assert "KEEPSTEP_DATABASE_URL" in line
+    assert "secret" not in line
+
+
+@pytest.mark.parametrize("command", [("worker",), ("list",)], ids=" ".join)
+def test_a_role_without_rights_is_one_line(cli: Cli, database_url: str, db: Database, command: tuple[str, ...]) -> None:
+    role = f"weak_{uuid.uuid4().hex[:8]}"
+    db.run(sa.text(f"create role {role} login"), {})
+    try:
+        line = cli(*command, KEEPSTEP_DATABASE_URL=database_url.replace("postgres@", f"{role}@", 1)).refuses(1)
+    finally:
+        db.run(sa.text(f"drop role {role}"), {})
+    assert "permission denied for schema keepstep" in line
+    if command == ("worker",):
+        assert f"grant usage on schema keepstep to {role}" in line
 
 
 def test_a_worker_without_workflows_says_where_to_name_them(cli: Cli) -> None:

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from keepstep import Client
+from keepstep.checkpoint import nodes
 from keepstep.dev.ports import free_port, is_free
 from tests.acceptance.cli import COMMAND, Cli
 from tests.support.eventually import eventually
@@ -96,6 +98,23 @@ def test_dev_runs_cases_starts_a_killed_worker_again_and_stops_all_on_sigterm(de
     assert all(is_free(port) for port in ports)
 
 
+def test_when_dev_says_that_it_is_up_its_worker_is_registered(dev: Dev) -> None:
+    eventually(lambda: "keepstep is up" in dev.log.read_text(), 40, "the greeting")
+    with Client(dev.exports["KEEPSTEP_DATABASE_URL"], dev.exports["KEEPSTEP_BROKER_URL"]) as client:
+        assert [node.workflows["ten"] for node in nodes.everyone(client.db)] == [1]
+
+
+def test_a_second_dev_on_the_same_data_says_at_once_what_it_waits_for(
+    dev: Dev, server_home: Path, tmp_path: Path
+) -> None:
+    eventually(lambda: "keepstep is up" in dev.log.read_text(), 40, "the greeting")
+    second = Dev(server_home, tmp_path / "second.log")
+    eventually(lambda: "is a second `keepstep dev` open?" in second.log.read_text(), 5, "what it waits for")
+    assert second.process.wait(30) == 1
+    assert "two would destroy it" in second.log.read_text()
+    assert dev.process.poll() is None
+
+
 def test_dev_that_is_killed_leaves_no_process_and_no_port_even_with_a_step_in_flight(dev: Dev) -> None:
     eventually(dev.is_ready, 40, "the stack is up")
     cli = Cli(dev.exports)
@@ -110,7 +129,11 @@ def test_dev_that_is_killed_leaves_no_process_and_no_port_even_with_a_step_in_fl
 
 
 def test_dev_whose_workflows_cannot_be_imported_says_so_and_leaves_nothing(server_home: Path) -> None:
-    ran = Cli({})("--workflows", "no.such.module", "dev", "--home", str(server_home), "--no-flower", timeout=60)
+    ran = Cli({})("--workflows", "no.such.module", "dev", "--home", str(server_home), timeout=60)
     assert ran.code == 1
     assert "no.such.module" in ran.out
-    assert "the worker ended at once" in ran.err
+    assert {line.split()[0] for line in ran.out.splitlines()} == {"dev", "worker"}
+    assert "keepstep is up" not in ran.out
+    [line] = ran.err.splitlines()
+    assert "the worker ended at once, with exit code 2" in line
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(server_home) in " ".join(p.info["cmdline"] or ())]

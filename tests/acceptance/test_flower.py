@@ -32,7 +32,7 @@ class Flower:
         self.log, self.port = log, free_port()
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [*COMMAND, "flower", f"--port={self.port}"],
+                [*COMMAND, "flower", "--port", str(self.port)],
                 env={**os.environ, **env, "FLOWER_UNAUTHENTICATED_API": "true"},
                 cwd=ROOT,
                 stdout=out,
@@ -100,3 +100,12 @@ def test_flower_listens_on_the_loopback_interface_only(flower: Flower) -> None:
     at = [line.split()[1] for line in listening.splitlines() if line.split()[1].endswith(f":{flower.port:04X}")]
     assert "0100007F:" + f"{flower.port:04X}" in at
     assert not [address for address in at if address.startswith("00000000")]
+
+
+def test_flower_says_at_its_start_where_it_is_and_nothing_that_is_no_news(flower: Flower) -> None:
+    eventually(flower.is_listening, 20, "Flower to connect")
+    flower.get("/api/workers?refresh=1")
+    log = flower.log.read_text()
+    assert f"Visit me at http://127.0.0.1:{flower.port}" in log
+    assert "celery.chord" not in log
+    assert "Inspect method" not in log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -61,14 +62,28 @@ def test_a_pool_child_killed_in_the_middle_of_a_step(client: Client, start_worke
     assert [e.kind for e in client.history("ten", "A") if e.step == "s5"] == ["crashed", "step"]
 
 
+def test_a_killed_worker_leaves_nothing_in_the_temporary_directory(
+    client: Client, start_worker, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    worker = start_worker(env={"TMPDIR": str(temporary)})
+    client.start("ten", "A", {})
+    client.wait("ten", "A", 30)
+    worker.kill()
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_worker_tree_killed_and_started_again(client: Client, start_worker, trace: Trace) -> None:
     first = start_worker()
     client.start("ten", "A", {"seconds": 1})
     in_the_slow_step(client, "A", trace)
     first.kill()
-    start_worker()
+    second = start_worker()
     client.wait("ten", "A", 30)
     assert kept(client, trace, "A", twice={"s5"})["s5"] == 2
+    assert f"pid {first.pid} on {socket.gethostname()}, is taken for dead: its process is gone" in second.tail()
+    assert "recovered 1 case, held 0: a node died" in second.tail()
 
 
 @pytest.mark.parametrize("where", ["the same host", "another host"])

@@ -78,10 +78,10 @@ class OneSession:
 
 def _run_one_step(one: OneSession, thread_id: str, workflow=flows.ten) -> tuple[int, int]:
     """Flushes of the claim and of the commit."""
-    ring, _ = births.start(one.db, workflow, thread_id, {}, max_state_bytes=10**6)
+    born = births.start(one.db, workflow, thread_id, {}, max_state_bytes=10**6)
     who = claims.Claimant(owner=uuid4(), executor="1:1", known=json.dumps({workflow.name: 1}))
     before = one.flushes()
-    claim = claims.claim(one.db, claims.Delivery(case=ring.case, seq=0), who, uuid4())
+    claim = claims.claim(one.db, claims.Delivery(case=born.id, seq=0), who, uuid4())
     claimed = one.flushes()
     copy = states.load(workflow.state, claim.state)
     view = View(workflow=workflow, step=workflow.first, before=claim.state)

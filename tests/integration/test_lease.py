@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from keepstep import goto
-from keepstep.checkpoint import claims, commits, reads, recovery
+from keepstep.checkpoint import claims, commits, reads, recovery, steering
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.steered import Order
 from keepstep.steps.decide import hold
 from tests import flows
 from tests.support.eventually import eventually
@@ -152,7 +153,7 @@ def test_crashes_and_node_deaths_are_counted_apart(hand: Hand, db: Database) -> 
     assert len(recovery.recover_executor(db, hand.claimant.owner, "1:1", LIMITS).rings) == 1, "deploys are no crashes"
     hand.claim(ring)
     assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS).held == 1
-    assert recovery.retry(db, ring.case) is not None
+    steering.retry(db, "ten", "A", Order(), lambda: flows.ten)
     claim = hand.claim(ring)
     assert claim.attempt == LIMITS.max_node_deaths + 2, "attempts go on counting, for people"
 

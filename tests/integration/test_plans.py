@@ -9,26 +9,14 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.sql import births, hot, nodes, reads, signals, sweep
+from tests.support.crowd import crowd
 from tests.support.hand import KNOWN
-
-CROWD = sa.text("""
-with k as (
-  insert into keepstep.cases (id, run, workflow, thread_id, input)
-  select gen_random_uuid(), gen_random_uuid(), 'ten', 'W' || n, '{}' from generate_series(1, 5000) n returning id
-), h as (
-  insert into keepstep.heads (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at,
-                              snapshot_seq)
-  select id, 'ten', 1, 'waiting', 's2', 'keepstep', 60, 'retry', 1, 'infinity', 0 from k
-)
-insert into keepstep.checkpoints (case_id, seq, kind, step, status, attempt, schema_version, is_snapshot, payload)
-select id, 0, 'start', 'start', 'queued', 0, 1, true, '{}' from k
-""")
 
 ONE = uuid4()
 CHECKPOINT = {
     "status": "queued", "target": "s2", "queue": "q", "timeout": 1.0, "in_doubt": "retry", "schema_version": 1,
-    "is_snapshot": False, "weight": 1, "delay": None, "ran": "s1", "attempt": 1, "owner": ONE, "payload": "[]",
-    "took": 0.1,
+    "is_snapshot": False, "weight": 1, "delay": None, "until": None, "ran": "s1", "attempt": 1, "owner": ONE,
+    "payload": "[]", "took": 0.1,
 }  # fmt: skip
 FENCE = {"id": ONE, "lease": ONE}
 RECOVER = {"charge": "", "outcome": "crashed", "message": "m", "limit": 10, "max_crashes": 3, "max_node_deaths": 3}
@@ -39,6 +27,7 @@ PINNED = {
     "landed": (hot.LANDED, {**FENCE, "seq": 1}),
     "ended": (hot.ENDED, {**FENCE, "seq": 1, "outcome": "held"}),
     "input_of": (births.INPUT_OF, {"id": ONE}),
+    "inputs_of": (births.INPUTS_OF, {"ids": [ONE]}),
     "wake": (sweep.WAKE, {"limit": 10}),
     "overdue_queues": (sweep.OVERDUE_QUEUES, {"limit": 10, "ahead": 60.0}),
     "ring_again": (sweep.RING_AGAIN, {"limit": 10, "ahead": 0.0, "queues": ["keepstep"]}),
@@ -63,8 +52,7 @@ PINNED = {
 
 @pytest.fixture
 def crowded(db: Database) -> Database:
-    db.run(CROWD, {})
-    db.run(sa.text("analyze"), {})
+    crowd(db, 5000)
     return db
 
 

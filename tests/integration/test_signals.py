@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from keepstep import AlreadyDecided, Approval, BadPayload, CaseFinished, Client, UnknownCase, wait_for
-from keepstep.checkpoint import reads, recovery, signals
+from keepstep.checkpoint import reads, recovery, waits
 from keepstep.checkpoint.database import Database
 from keepstep.steps.errors import BadSignal
 from keepstep.workers.engine import Engine
@@ -46,7 +46,7 @@ def test_an_early_signal_is_kept_and_delivered_when_the_wait_begins(client: Clie
     ring = hand.start("A", flows.approve)
     assert client.signal("approve", "A", "approval", YES).fate == "kept"
     hand.step(ring, 0, ask())
-    assert signals.deliver(db, ring.case) is not None
+    assert waits.deliver(db, ring.case) is not None
     assert client.get("approve", "A").step == "act"
 
 
@@ -55,9 +55,9 @@ def test_a_delivery_that_a_crash_left_undone_is_found_by_the_sweep(client: Clien
     client.signal("approve", "A", "approval", YES)
     hand.step(ring, 0, ask())
     assert recovery.undelivered(db, LIMITS) == [ring.case]
-    assert signals.deliver(db, ring.case) is not None
+    assert waits.deliver(db, ring.case) is not None
     assert recovery.undelivered(db, LIMITS) == []
-    assert signals.deliver(db, ring.case) is None
+    assert waits.deliver(db, ring.case) is None
 
 
 def test_an_early_signal_that_does_not_fit_is_kept_and_shown_and_the_wait_goes_on(
@@ -66,7 +66,7 @@ def test_an_early_signal_that_does_not_fit_is_kept_and_shown_and_the_wait_goes_o
     ring = hand.start("A", flows.approve)
     client.signal("approve", "A", "approval", {"approved": "perhaps"})
     hand.step(ring, 0, ask())
-    assert signals.deliver(db, ring.case) is None
+    assert waits.deliver(db, ring.case) is None
     assert client.get("approve", "A").status == "waiting"
     [sent] = [e for e in client.history("approve", "A") if e.kind == "sent"]
     assert "doesn't fit" in sent.detail["refused"]
@@ -144,14 +144,14 @@ def test_a_signal_before_a_deadline_wins_over_it(client: Client, hand: Hand, db:
     hand.step(ring, 0, wait_for("approval", into="approval", timeout=0, on_timeout="escalate", then="answered"))
     assert recovery.overdue_waits(db, LIMITS) == [ring.case]
     client.signal("expiring", "A", "approval", YES)
-    assert signals.expire(db, ring.case) is None
+    assert waits.expire(db, ring.case) is None
     assert client.get("expiring", "A").step == "answered"
 
 
 def test_a_decision_after_the_deadline_is_late_and_kept(client: Client, hand: Hand, db: Database) -> None:
     ring = hand.start("A", flows.expiring)
     hand.step(ring, 0, wait_for("approval", into="approval", timeout=0, on_timeout="escalate", then="answered"))
-    assert signals.expire(db, ring.case).step == "escalate"
+    assert waits.expire(db, ring.case).step == "escalate"
     assert client.signal("expiring", "A", "approval", YES, actor="late-7").fate == "late"
     [sent] = [e for e in client.history("expiring", "A") if e.kind == "sent"]
     assert sent.detail["refused"] == "it came after the deadline"
@@ -167,7 +167,7 @@ def test_of_a_signal_and_a_deadline_at_once_exactly_one_wins(client: Client, han
             db,
             [
                 lambda n=n: fates.append(client.signal("expiring", f"A{n}", "approval", YES).fate),  # noqa: B023
-                lambda c=ring.case: signals.expire(db, c),
+                lambda c=ring.case: waits.expire(db, c),
             ],
         )
         step = client.get("expiring", f"A{n}").step
@@ -223,7 +223,7 @@ def test_a_refused_signal_uses_up_no_dedupe_key(client: Client, hand: Hand, db: 
     ring = hand.start("A", flows.approve)
     client.signal("approve", "A", "approval", {"approved": "perhaps"}, dedupe_key="k")
     hand.step(ring, 0, ask())
-    signals.deliver(db, ring.case)
+    waits.deliver(db, ring.case)
     assert client.signal("approve", "A", "approval", YES, dedupe_key="k").fate == "delivered"
 
 
@@ -233,7 +233,7 @@ def test_a_second_signal_before_the_first_was_delivered_is_told(client: Client, 
     hand.step(ring, 0, ask())
     with pytest.raises(AlreadyDecided):
         client.signal("approve", "A", "approval", NO)
-    signals.deliver(db, ring.case)
+    waits.deliver(db, ring.case)
     assert client.get("approve", "A").state["approval"]["approved"] is True
 
 
@@ -241,7 +241,7 @@ def test_a_nul_in_a_refused_payload_is_shown_escaped(client: Client, hand: Hand,
     ring = hand.start("A", flows.approve)
     client.signal("approve", "A", "approval", {"approved\0": 1})
     hand.step(ring, 0, ask())
-    assert signals.deliver(db, ring.case) is None
+    assert waits.deliver(db, ring.case) is None
     assert client.get("approve", "A").status == "waiting"
 
 

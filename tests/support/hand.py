@@ -29,7 +29,9 @@ class Hand:
         self.db, self.claimant = db, Claimant(owner=uuid4(), executor=executor, known=known)
 
     def start(self, thread_id: str = "A", workflow: Workflow = flows.ten, state: Any = None) -> Ring:
-        return births.start(self.db, workflow, thread_id, state or {}, max_state_bytes=MAX)[0]
+        ring = births.start(self.db, workflow, thread_id, state or {}, max_state_bytes=MAX).ring
+        assert ring is not None, "a case that is new, and not delayed"
+        return ring
 
     def claim(self, ring: Ring | UUID, seq: int = 0, lease: UUID | None = None) -> Claim | None:
         case = ring.case if isinstance(ring, Ring) else ring

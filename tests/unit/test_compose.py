@@ -62,6 +62,21 @@ def test_a_worker_may_finish_its_step_before_it_is_killed() -> None:
         assert service["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
 
 
+def test_the_example_that_runs_by_default_has_the_services_that_its_steps_call() -> None:
+    assert "keepstep.examples.intake" in OURS["worker"]["environment"]["KEEPSTEP_WORKFLOWS"]
+    assert "profiles" not in SERVICES["stub"]
+    for name, service in WORKERS.items():
+        assert service["environment"]["KEEPSTEP_STUB_URL"] == "http://stub:8080", name
+        assert service["depends_on"]["stub"]["condition"] == "service_started", name
+
+
+def test_all_that_goes_with_the_example_is_marked() -> None:
+    lines = (ROOT / "docker-compose.yml").read_text().splitlines()
+    for line in lines:
+        if "stub:" in line and not line.startswith("#"):
+            assert "# example" in line or "# example" in lines[lines.index(line) - 1], line
+
+
 def test_redis_never_evicts_and_keeps_what_it_has() -> None:
     command = " ".join(SERVICES["redis"]["command"])
     assert "--maxmemory-policy noeviction" in command

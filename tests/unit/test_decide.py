@@ -20,9 +20,10 @@ from keepstep.steps.approval import Approval
 from keepstep.steps.decide import Decision, Raised, Result, Returned, TimedOut, View, decide, describe, exhausted
 from keepstep.steps.errors import BadState, NotDone
 from keepstep.steps.moves import MOVES, Status
-from keepstep.steps.outcome import Outcome, fail, finish, goto, sleep, wait_for
+from keepstep.steps.outcome import Outcome, fail, finish, goto, sleep
 from keepstep.steps.retry import Retry
 from keepstep.steps.state import JSON
+from keepstep.steps.waiting import wait_for
 from keepstep.steps.workflow import Workflow
 
 
@@ -66,7 +67,7 @@ def legal(decision: Decision) -> Decision:
     assert (decision.state is not None) == move.checkpoint
     assert (decision.target is not None) == (decision.move in ("advance", "sleep", "back_off"))
     assert (decision.delay is not None) == (decision.status == Status.SLEEPING)
-    assert (decision.wait is not None) == (decision.status == Status.WAITING)
+    assert bool(decision.waits) == (decision.status == Status.WAITING)
     assert bool(decision.error) == (decision.move in ("fail", "hold", "back_off"))
     stored = codec.encode(decision.error)
     stored.encode()
@@ -282,7 +283,7 @@ def test_a_wait_carries_all_that_the_store_needs() -> None:
                 update={"n": 7},
             )
         )
-    ).wait
+    ).waits[0]
     assert wait is not None
     assert wait.then is not None
     assert wait.on_timeout is not None
@@ -293,7 +294,7 @@ def test_a_wait_carries_all_that_the_store_needs() -> None:
 
 
 def test_a_wait_after_the_last_step_ends_the_case() -> None:
-    wait = of(returned(wait_for("approval")), "last").wait
+    wait = of(returned(wait_for("approval")), "last").waits[0]
     assert wait is not None
     assert wait.then is None
 

@@ -330,6 +330,18 @@ def test_a_bad_option_of_a_step_is_refused_at_its_own_line(options: dict[str, An
         new().step(**options)(good)
 
 
+def test_a_misspelt_option_of_a_step_is_refused_at_its_line_with_those_that_exist() -> None:
+    with refused(r"step\(\) has no option 'timout'; did you mean 'timeout'\? Its options: name, retry, timeout, "):
+        new().step(timout=timedelta(seconds=3))  # type: ignore[call-overload]
+    with refused(r"step\(\) has no option 'colour'\. Its options: .*, permanent$"):
+        new().step(good, colour="red")  # type: ignore[call-overload]
+
+
+def test_a_misspelt_option_of_a_workflow_is_refused_at_its_line_with_those_that_exist() -> None:
+    with refused(r"Workflow\(\) has no option 'versoin'\. Its options: state, schema_version, retention, "):
+        Workflow("flow", state=State, versoin=2)  # type: ignore[arg-type]
+
+
 def test_options_given_beside_the_function_count_too() -> None:
     workflow = new()
     workflow.step(good, name="other", queue="slow")  # type: ignore[call-overload]

@@ -61,10 +61,11 @@ class Run:
         assert decision.error == {}
         self.status, self.state = decision.status, decision.state or self.state
         target = decision.target
-        if decision.wait is not None:
-            self.prompt = decision.wait.prompt
-            target = decision.wait.on_timeout if verdict is None else decision.wait.then
-            self.state = {**self.state, decision.wait.into or "": verdict}
+        if decision.waits:
+            [wait] = decision.waits
+            self.prompt = wait.prompt
+            target = wait.on_timeout if verdict is None else wait.then
+            self.state = {**self.state, wait.into or "": verdict}
         return None if target is None else intake.find(target.step)
 
 

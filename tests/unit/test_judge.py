@@ -12,13 +12,18 @@ from keepstep.checkpoint.nodes import Sighting
 from keepstep.workers.judge import Dead, Judge
 
 LEASE, BEAT = 10.0, 1.0
-NODE = Sighting(id=UUID(int=1), host_id="there", process="7:70", beat=5, lock_works=True, locked=True)
+NODE = Sighting(id=UUID(int=1), host="db-7", host_id="there", process="7:70", beat=5, lock_works=True, locked=True)
 FREE = replace(NODE, locked=False)
 NO_LOCK = replace(NODE, lock_works=False, locked=False)
 
 
 def judge(*, alive: Iterable[str] = (), lease: float = LEASE, beat: float = BEAT) -> Judge:
     return Judge(lease=lease, beat=beat, host_id="here", is_alive=set(alive).__contains__)
+
+
+def test_a_verdict_names_host_and_process_for_the_log() -> None:
+    [dead] = judge().observe([replace(NODE, host_id="here")], 0.0)
+    assert (dead.host, dead.process) == ("db-7", "7:70")
 
 
 def settled(*, alive: Iterable[str] = ()) -> Judge:

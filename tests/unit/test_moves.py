@@ -9,6 +9,7 @@ from keepstep.checkpoint.tables import cases, checkpoints, heads
 from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status, is_legal, sources
 
 FENCED = {name for name, move in MOVES.items() if move.fenced}
+STEERING = {name for name, move in MOVES.items() if move.steering}
 
 
 def allowed(table: sa.Table, column: str) -> set[str]:
@@ -23,7 +24,7 @@ def allowed(table: sa.Table, column: str) -> set[str]:
 
 def test_every_status_is_reached_by_some_move() -> None:
     reached = {status for move in MOVES.values() for status in move.targets}
-    assert reached | {Status.CANCELLED} == set(Status)
+    assert reached == set(Status)
 
 
 def test_live_and_terminal_statuses_are_all_there_are() -> None:
@@ -32,9 +33,14 @@ def test_live_and_terminal_statuses_are_all_there_are() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-def test_no_move_leads_out_of_a_terminal_status(status: Status) -> None:
-    assert not [name for name, move in MOVES.items() if status in move.sources]
-    assert not any(is_legal(status, after) for after in Status)
+def test_only_an_operator_leads_out_of_a_terminal_status(status: Status) -> None:
+    assert {name for name, move in MOVES.items() if status in move.sources} <= STEERING
+    assert not is_legal(status, Status.RUNNING)
+
+
+def test_an_operator_cannot_say_what_only_a_worker_knows() -> None:
+    assert not STEERING & FENCED
+    assert not any({Status.RUNNING, Status.HELD, Status.FAILED} & MOVES[name].targets for name in STEERING)
 
 
 @pytest.mark.parametrize("status", sorted(LIVE))
@@ -52,9 +58,9 @@ def test_only_a_claim_makes_a_case_running() -> None:
     assert sources("claim") == ("queued",)
 
 
-def test_only_a_start_is_a_birth_and_only_into_queued() -> None:
-    assert [name for name, move in MOVES.items() if not move.sources] == ["start"]
-    assert [after for after in Status if is_legal(None, after)] == [Status.QUEUED]
+def test_only_a_start_and_a_fork_are_births() -> None:
+    assert [name for name, move in MOVES.items() if not move.sources] == ["start", "fork"]
+    assert [after for after in Status if is_legal(None, after)] == [Status.QUEUED, Status.SLEEPING, Status.WAITING]
 
 
 def test_every_move_has_its_own_name_a_target_and_no_doubt_about_its_source() -> None:
@@ -62,7 +68,8 @@ def test_every_move_has_its_own_name_a_target_and_no_doubt_about_its_source() ->
 
 
 def test_what_a_person_waits_for_never_ends_without_a_move_of_its_own() -> None:
-    assert [name for name, move in MOVES.items() if Status.WAITING in move.sources] == ["deliver", "expire"]
+    ends = {name for name, move in MOVES.items() if Status.WAITING in move.sources}
+    assert ends - STEERING == {"deliver", "expire"}
 
 
 def test_the_heads_check_is_made_from_the_live_statuses() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 from keepstep import Workflow
 from keepstep.steps import state as states
 from keepstep.steps.decide import Decision, Returned, View, decide
+from keepstep.steps.workflow import DEFAULT_QUEUE
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 WORKFLOW = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
 
 
@@ -40,6 +42,26 @@ def test_the_first_workflow_does_what_it_says() -> None:
     assert (run("pay").move, paid) == ("fail", [])
     state["approval"] = {"approved": True}
     assert (run("pay").move, paid) == ("complete", ["k"])
+
+
+def test_no_placeholder_is_left() -> None:
+    words = set(re.findall(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b", README))
+    assert {word for word in words if not word.startswith(("KEEPSTEP_", "FLOWER_"))} == set()
+
+
+def test_every_queue_that_a_worker_is_started_for_is_explained() -> None:
+    """A queue other than the default one exists only if a step names it, and a worker without -Q takes all of them."""
+    queues = set(re.findall(r"worker -Q (\S+)", README))
+    assert queues == {DEFAULT_QUEUE, "slow-api"}
+    assert 'queue="slow-api"' in README
+
+
+def test_the_line_for_compose_gives_what_compose_asks_for() -> None:
+    asked = re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text())
+    assert asked
+    for line in [line for line in README.splitlines() if "docker compose up" in line]:
+        assert all(f"{name}=" in line for name in asked), line
+    assert "docker compose up" in README
 
 
 def test_the_first_workflow_fits_a_screen() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from json import JSONDecodeError
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -84,29 +85,49 @@ def test_what_is_no_full_module_name_is_a_bad_setting(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("import no_such_dependency", ModuleNotFoundError, "no_such_dependency"),
-        ("import no_such_dependency.deeper", ModuleNotFoundError, "no_such_dependency"),
-        ("from json import no_such_name", ImportError, "no_such_name"),
+        ("import no_such_dependency", ModuleNotFoundError, "No module named 'no_such_dependency'"),
+        ("import no_such_dependency.deeper", ModuleNotFoundError, "No module named 'no_such_dependency'"),
+        ("from json import no_such_name", ImportError, "cannot import name 'no_such_name'"),
         ("raise ModuleNotFoundError('by hand')", ModuleNotFoundError, "by hand"),
         ("raise ValueError('its own')", ValueError, "its own"),
-        ("1 / 0", ZeroDivisionError, "division"),
-        ("Workflow('a b', state=State)", DefinitionError, "workflow name"),
+        ("1 / 0", ZeroDivisionError, "division by zero"),
+        ("import json; json.loads('{')", JSONDecodeError, "Expecting property name"),
+        ("Workflow('a', State)", TypeError, "positional argument"),
     ],
 )
-def test_a_module_that_breaks_keeps_its_own_error(
+def test_a_module_that_breaks_is_named_with_its_error_and_the_line_of_its_own_code(
     module: Module, body: str, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
-        loaded(module(body))
+    name, line = module(body), HEAD.count("\n") + 1
+    with pytest.raises(BadSetting) as refusal:
+        loaded(name)
+    text = str(refusal.value)
+    assert text.startswith(f"KEEPSTEP_WORKFLOWS: module {name!r} can't be imported: {error.__name__}: ")
+    assert message in text
+    assert text.endswith(f"{name}.py, line {line})")
+    assert isinstance(refusal.value.__cause__, error)
 
 
-def test_a_dependency_whose_name_begins_like_the_modules_keeps_its_own_error(module: Module) -> None:
+def test_a_module_with_a_syntax_error_is_named_with_its_line(module: Module) -> None:
+    name = module("a = = 1")
+    with pytest.raises(
+        BadSetting, match=rf"module '{name}' can't be imported: SyntaxError: .* \({name}\.py, line \d+\)$"
+    ):
+        loaded(name)
+
+
+def test_a_wrong_definition_keeps_its_own_message(module: Module) -> None:
+    with pytest.raises(DefinitionError, match="workflow name"):
+        loaded(module("Workflow('a b', state=State)"))
+
+
+def test_a_dependency_whose_name_begins_like_the_modules_is_named_itself(module: Module) -> None:
     name = module("", name="package_of_test/__init__").partition("/")[0]
     module("import package_of_test_too", name="package_of_test/flows")
-    with pytest.raises(ModuleNotFoundError, match="package_of_test_too"):
+    with pytest.raises(BadSetting, match=r"can't be imported: .*'package_of_test_too'"):
         loaded(f"{name}.flows")
     module("import package_of_test.missing", name="package_of_test/other")
-    with pytest.raises(ModuleNotFoundError, match=r"package_of_test\.missing"):
+    with pytest.raises(BadSetting, match=r"can't be imported: .*'package_of_test\.missing'"):
         loaded(f"{name}.other")
     with pytest.raises(BadSetting, match="can't be found"):
         loaded(f"{name}.nowhere")

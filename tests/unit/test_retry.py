@@ -1,5 +1,7 @@
 """Retry: how many tries there are, and how long each of them waits."""
 
+import dataclasses
+import inspect
 import math
 from typing import Any
 
@@ -22,6 +24,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from keepstep.steps.errors import DefinitionError
 from keepstep.steps.retry import Retry
 
 STRATEGIES: list[Any] = [
@@ -89,8 +92,36 @@ def test_a_delay_is_always_something_that_a_timestamp_can_hold(wait: float, dela
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"attempts": 0}, {"attempts": -1}, {"wait": 5}, {"wait": None}, {"stop": 60}, {"stop": "never"}]
+    "wrong",
+    [
+        {"attempts": 0},
+        {"attempts": -1},
+        {"attempts": "3"},
+        {"attempts": 1.5},
+        {"wait": 5},
+        {"wait": None},
+        {"stop": 60},
+        {"stop": "never"},
+    ],
 )
 def test_a_policy_that_cant_work_is_refused_when_it_is_made(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"Retry\(.*needed"):
+    with pytest.raises(DefinitionError, match=r"test_retry\.py:\d+: Retry\(.*needed"):
         Retry(**wrong)
+
+
+def test_a_misspelt_option_is_refused_at_its_line_with_those_that_exist() -> None:
+    with pytest.raises(DefinitionError) as refusal:
+        Retry(attempt=2)  # type: ignore[arg-type]
+    at = inspect.getsourcelines(test_a_misspelt_option_is_refused_at_its_line_with_those_that_exist)[1] + 2
+    assert str(refusal.value) == (
+        f"{__file__}:{at}: Retry() has no option 'attempt'; did you mean 'attempts'? Its options: attempts, wait, stop"
+    )
+
+
+def test_a_policy_is_a_value_that_cant_be_changed() -> None:
+    one, other = Retry(attempts=3, wait=wait_fixed(1)), Retry()
+    assert (one.attempts, other.attempts, other.stop) == (3, 5, None)
+    assert other == Retry()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.attempts = 4  # type: ignore[misc]
+    assert dataclasses.replace(one, attempts=4).attempts == 4

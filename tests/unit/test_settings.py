@@ -40,6 +40,36 @@ def test_what_is_no_postgresql_url_is_refused_by_the_variable(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hunter2@h:54x2/db",
+        "postgresql://u:hunter2@h:99999/db",
+        "postgresql://u:hunter2@[::1/db",
+        "postgresql://u:hunter2/3@h/db",
+        "postgresql://u:hunter2#3@h/db",
+    ],
+)
+def test_a_database_url_whose_host_and_port_cant_be_told_is_refused_without_showing_it(url: str) -> None:
+    for name in ("database_url", "heartbeat_url"):
+        with pytest.raises(BadSetting, match=f"^KEEPSTEP_{name.upper()}: its host and port can't be told") as refusal:
+            read_settings(**{name: url})
+        assert "hunter2" not in str(refusal.value)
+        assert "54x2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", ["redis://:hunter2@h:63x9/0", "rediss://:hunter2/3@h/0", "valkey://h:99999"])
+def test_a_broker_url_whose_host_and_port_cant_be_told_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(BadSetting, match=r"^KEEPSTEP_BROKER_URL: its host and port can't be told") as refusal:
+        read_settings(broker_url=url)
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql:///db?host=/run/postgresql", "postgresql://u@[::1]:5/db", "postgres://h"])
+def test_a_database_url_may_leave_out_what_libpq_knows(url: str) -> None:
+    assert read_settings(database_url=url).database_url.startswith("postgresql+psycopg2://")
+
+
+@pytest.mark.parametrize(
     ("url", "taken"),
     [
         ("redis://h:1/2", "redis://h:1/2"),

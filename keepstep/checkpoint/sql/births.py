@@ -1,4 +1,4 @@
-"""Start a case."""
+"""Start cases."""
 
 from __future__ import annotations
 
@@ -6,28 +6,59 @@ from sqlalchemy import text
 
 from keepstep.checkpoint.sql.hot import GRID
 
-# Insert the case, its head and its first checkpoint, all or nothing. No row: the thread id is taken. A conflict
-# aborts no transaction, so it is safe inside the caller's own.
+# Insert cases, their heads and their first checkpoints. No row for a thread id that is taken: a conflict aborts no
+# transaction, so it is safe inside the caller's own. The rows come sorted by id, so that two such statements never wait
+# for each other; they are told apart by `run`, so that the same thread id twice in one statement makes one case. All
+# types are said, because drivers differ in what they send.
 START = text(f"""
-with c as (
-  insert into keepstep.cases (id, run, workflow, thread_id, input, retention)
-  values (:id, :run, :workflow, :thread_id, cast(:input as json), :retention)
+with r as (
+  select * from unnest(cast(:ids as uuid[]), cast(:runs as uuid[]), cast(:thread_ids as text[]),
+                       cast(:inputs as text[]), cast(:payloads as text[]))
+                    as r (id, run, thread_id, input, payload)
+), c as (
+  insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks)
+  select r.id, r.run, cast(:workflow as text), r.thread_id, cast(:tags as jsonb), cast(r.input as json),
+         cast(:retention as float8), cast(:hooks as text[])
+    from r
   on conflict do nothing
-  returning id
+  returning id, run
 ), h as (
   insert into keepstep.heads
-         (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at, snapshot_seq)
-  select id, :workflow, 0, 'queued', :target, :queue, :timeout, :in_doubt, :schema_version, {GRID}, 0 from c
+         (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at, snapshot_seq, pinned_queue,
+          priority)
+  select id, cast(:workflow as text), 0, cast(:status as text), cast(:target as text), cast(:queue as text),
+         cast(:timeout as float8), cast(:in_doubt as text), cast(:schema_version as int),
+         coalesce(clock_timestamp() + make_interval(secs => cast(:delay as float8)), {GRID}), 0,
+         cast(:pinned_queue as text), cast(:priority as smallint)
+    from c
 ), k as (
   insert into keepstep.checkpoints (case_id, seq, kind, step, status, target, attempt, schema_version, is_snapshot,
                                     payload)
-  select id, 0, 'start', 'start', 'queued', :target, 0, :schema_version, true, cast(:payload as json) from c
+  select c.id, 0, 'start', 'start', cast(:status as text), cast(:target as text), 0, cast(:schema_version as int), true,
+         cast(r.payload as json)
+    from c join r on r.run = c.run
 )
-select id from c
+select run from c
 """)
 
-# What the case that has the thread id was started with.
+# What the cases that have the thread ids were started with, and whether they have ended.
+INPUTS_OF = text("""
+select id, input::text as input, status is not null as ended from keepstep.cases where id = any(cast(:ids as uuid[]))
+""")
+
+# What one case was started with.
 INPUT_OF = text("select input::text as input from keepstep.cases where id = :id")
+
+# The terms of a start that restarts an ended case, whose head, with its old terms, was gone.
+RENEW_TERMS = text("""
+with k as (
+  update keepstep.cases set tags = coalesce(cast(:tags as jsonb), tags) where id = :id
+)
+update keepstep.heads
+   set pinned_queue = cast(:queue as text), queue = coalesce(cast(:queue as text), queue),
+       priority = cast(:priority as smallint)
+ where id = :id
+""")
 
 # A start of its own doesn't wait for ever on another transaction that is starting the same thread id.
 LOCK_TIMEOUT = text("select set_config('lock_timeout', :milliseconds, true)")

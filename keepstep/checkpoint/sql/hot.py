@@ -77,33 +77,43 @@ select h.id, h.seq, 'step', :ran, :status, :target, :lease, :attempt, :owner, :s
 _ADVANCE = f"""
 with h as (
   update keepstep.heads
-     set seq = seq + 1, status = :status, step = coalesce(:target, step), queue = coalesce(:queue, queue),
+     set seq = seq + 1, status = :status, step = coalesce(:target, step),
+         queue = coalesce(pinned_queue, :queue, queue),
          timeout = coalesce(:timeout, timeout), in_doubt = coalesce(:in_doubt, in_doubt),
          schema_version = :schema_version, {FREE},
          attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
          due_at = case :status when 'queued' then {GRID}
-                               else coalesce(clock_timestamp() + make_interval(secs => :delay), 'infinity') end,
+                               else coalesce(cast(:until as timestamptz),
+                                             clock_timestamp() + make_interval(secs => :delay), 'infinity') end,
          entered_at = clock_timestamp(),
          snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight
    where {FENCE}
-  returning id, seq, paused
+  returning id, seq, paused, queue, priority
 ), k as ({_CHECKPOINT})"""
 
 # Write the checkpoint and move the head on to the next step (queued), or to a timer (sleeping).
-COMMIT = text(f"{_ADVANCE} select seq, paused from h")
+COMMIT = text(f"{_ADVANCE} select seq, paused, queue, priority from h")
 
-# The same, into a wait.
+# The same, into one or more waits.
 COMMIT_WAIT = text(f"""{_ADVANCE}, w as (
-  insert into keepstep.waits (case_id, seq, name, into_field, then_target, payload_schema, prompt, deadline, on_timeout)
-  select h.id, h.seq, :wait_name, :into_field, cast(:then_target as json), cast(:payload_schema as json),
-         cast(:prompt as json), clock_timestamp() + make_interval(secs => :delay), cast(:on_timeout as json)
-    from h)
+  insert into keepstep.waits (case_id, seq, name, into_field, then_target, payload_schema, prompt, deadline, on_timeout,
+                              default_payload, need_all, stream, approvers, digest)
+  select h.id, h.seq, r.name, r.into_field, r.then_target, r.payload_schema, r.prompt,
+         clock_timestamp() + make_interval(secs => r.timeout), r.on_timeout, r.default_payload, r.need_all, r.stream,
+         r.approvers, r.digest
+    from h, json_to_recordset(cast(:waits as json)) as r(
+           name text, into_field text, then_target json, payload_schema json, prompt json, timeout float8,
+           on_timeout json, default_payload json, need_all boolean, stream boolean, approvers smallint, digest text))
 select seq, paused from h""")
 
 END_CASE = """update keepstep.cases c
      set status = {status}, error = {error}, finished_at = clock_timestamp(),
          expires_at = clock_timestamp() + make_interval(secs => c.retention)
-    from h where c.id = h.id"""
+    from h where c.id = h.id
+), hook as (
+  insert into keepstep.hooks (case_id, event, seq)
+  select h.id, {status}, h.seq from h join keepstep.cases k on k.id = h.id where {status} = any(k.hooks)"""
+"""The end of a case, as a CTE after `h`, with its hooks."""
 
 # Write the last checkpoint; the head goes, the case is completed.
 COMPLETE = text(f"""
@@ -118,6 +128,9 @@ _ATTEMPT = """
 insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
 select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json) from h"""
 
+# Whether an attempt still holds its lease, so that its result will be taken.
+LEASE_HELD = text("select 1 from keepstep.heads where id = :id and lease = :lease")
+
 # End an attempt without a checkpoint: a back-off, a deferral, a hold.
 SET_ASIDE = text(f"""
 with h as (
@@ -128,7 +141,10 @@ with h as (
          reason = cast(:error as json)
    where {FENCE}
   returning id, seq, step, attempt
-), a as ({_ATTEMPT})
+), a as ({_ATTEMPT}), hook as (
+  insert into keepstep.hooks (case_id, event, seq)
+  select h.id, 'held', h.seq from h join keepstep.cases k on k.id = h.id
+   where :status = 'held' and 'held' = any(k.hooks))
 select seq from h
 """)
 
@@ -140,8 +156,13 @@ with h as (
 select seq from h
 """)
 
-# After a statement above found no row: did it land, and only its reply was lost?
-LANDED = text("select 1 from keepstep.checkpoints where case_id = :id and seq = :seq + 1 and lease = :lease")
+# After a statement above found no row: did it land, and only its reply was lost? With what the ring needs, if the case
+# still stands there.
+LANDED = text("""
+select c.seq, coalesce(h.paused, false) as paused, h.queue, h.priority
+  from keepstep.checkpoints c left join keepstep.heads h on h.id = c.case_id and h.seq = c.seq
+ where c.case_id = :id and c.seq = :seq + 1 and c.lease = :lease
+""")
 
 # The same for the ways to end an attempt that write no checkpoint. A recovery notes the lease too, but another outcome.
 ENDED = text("""

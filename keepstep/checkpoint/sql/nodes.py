@@ -28,7 +28,7 @@ update keepstep.nodes n set beat = beat + 1, lock_works = {_HOLDS}, seen_at = cl
 
 # All other nodes, as a judge sees them. locked: somebody's session holds the node's lock.
 OTHERS = text("""
-select n.id, n.host_id, n.process, n.beat, n.lock_works,
+select n.id, n.host, n.host_id, n.process, n.beat, n.lock_works,
        exists (select from pg_locks l
                 where l.locktype = 'advisory' and l.granted and l.objsubid = 1
                   and l.database = (select oid from pg_database where datname = current_database())

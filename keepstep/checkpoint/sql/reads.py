@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
+from keepstep.checkpoint.sql.sweep import RING
+
 _CASE = """
 select k.id, k.workflow, k.thread_id, k.run, k.created_at, k.finished_at, k.error::text as error,
+       k.tags::text as tags,
        coalesce(h.status, k.status) as status, coalesce(h.paused, false) as paused,
-       h.step, coalesce(h.seq, last.seq) as seq, h.queue, h.attempt, h.failures, h.crashes, h.node_deaths,
+       h.step, coalesce(h.seq, last.seq) as seq, h.queue, h.priority, h.attempt, h.failures, h.crashes, h.node_deaths,
        h.reason::text as reason, h.deadline, nullif(h.due_at, 'infinity') as due_at,
        coalesce(h.entered_at, k.finished_at) as since
   from keepstep.cases k
@@ -26,13 +29,38 @@ select json_agg(json_build_array(c.seq, c.is_snapshot, c.payload) order by c.seq
    and c.seq >= (select max(seq) from keepstep.checkpoints s where s.case_id = :id and s.seq <= :seq and s.is_snapshot)
 """)
 
-# The newest cases first; `before` is the cursor.
+# The newest cases first, behind the cursor. The values come as literals, so the planner sees only the filters that are
+# given: by a final status an index leads to the cases; live ones are read from `heads`, which has no index on status
+# on purpose (see invariant 7 in ARCHITECTURE.md), and holds live cases only.
 LIST = text(f"""{_CASE}
  where (cast(:workflow as text) is null or k.workflow = :workflow)
-   and (cast(:status as text) is null or coalesce(h.status, k.status) = :status)
+   and (cast(:live as text) is null or h.status = :live)
+   and (cast(:ended as text) is null or k.status = :ended)
    and (cast(:step as text) is null or h.step = :step)
-   and (cast(:before as timestamptz) is null or k.created_at < :before)
- order by k.created_at desc limit :limit
+   and (cast(:tags as jsonb) is null or k.tags @> cast(:tags as jsonb))
+   and (cast(:older as float8) is null
+        or coalesce(h.entered_at, k.finished_at) < clock_timestamp() - make_interval(secs => :older))
+   and (cast(:error as text) is null or h.reason::text ilike :error or k.error::text ilike :error)
+   and (cast(:cursor_at as timestamptz) is null
+        or (k.created_at, k.id) < (cast(:cursor_at as timestamptz), cast(:cursor_id as uuid)))
+ order by k.created_at desc, k.id desc limit :limit
+""")
+
+# The messages of those cases that wait for a worker now.
+QUEUED = text(f"""
+select {RING} from keepstep.heads h where h.id = any(:ids) and h.status = 'queued' and not h.paused
+""")
+
+# What else there is to know about where a live case stands, by the database's clock.
+STANDING = text("""
+select clock_timestamp() as now, h.deadline, h.schema_version, n.host, n.process,
+       extract(epoch from clock_timestamp() - n.seen_at)::float8 as silent,
+       p.actor as paused_by, p.reason as paused_why, p.at as paused_at
+  from (select) nothing
+  left join keepstep.heads h on h.id = :id
+  left join keepstep.nodes n on n.id = h.owner
+  left join lateral (select actor, reason, at from keepstep.audit
+                      where case_id = :id and verb = 'pause' and h.paused order by id desc limit 1) p on true
 """)
 
 HISTORY = text("""

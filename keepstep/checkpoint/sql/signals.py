@@ -1,6 +1,7 @@
 """Signals and waits: lock the head first, then look, in a statement of its own.
 
-A single statement would see a snapshot from before the lock and lose the wake-up (explored in the model).
+A single statement would see a snapshot from before the lock and lose the wake-up (explored in the model). A case's open
+waits (fate is null) are always those of its present wait: leaving it closes them all.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from keepstep.checkpoint.sql.hot import END_CASE, FREE, GRID, guard
 
 # Lock order: the head, then everything else of its case.
 LOCK_HEAD = text("""
-select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_timestamp() as due, k.thread_id
+select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_timestamp() as due, h.pinned_queue,
+       h.priority, k.thread_id
   from keepstep.heads h join keepstep.cases k on k.id = h.id
  where h.id = :id for update of h
 """)
 
+# ---------------------------------------------------------------------------------------------------- what was sent
 # The open wait of this name, if the case is waiting for it now.
 OPEN_WAIT = text("""
-select name, into_field, payload_schema::text as payload_schema from keepstep.waits
- where case_id = :id and seq = :seq and name = :name and fate is null
+select seq, name, into_field, payload_schema::text as payload_schema, approvers, digest from keepstep.waits
+ where case_id = :id and name = :name and stream = :stream and fate is null
 """)
 
 # The signal that was sent under this dedupe key before.
@@ -28,54 +31,93 @@ select payload::text as payload from keepstep.signals
  where case_id = :id and name = :name and dedupe_key = :dedupe_key and refused is null
 """)
 
+# The same, of a case that has ended.
+SAME_SIGNAL_OF_ENDED = text("""
+select 1 from keepstep.signals where case_id = :id and name = :name and dedupe_key = :dedupe_key
+   and consumed_seq is not null
+""")
+
 # The decision of this name that came first: consumed, or kept for a wait that hasn't begun.
 FIRST_DECISION = text("""
 select payload::text as payload, consumed_seq from keepstep.signals
- where case_id = :id and name = :name and refused is null
+ where case_id = :id and name = :name and refused is null and not stream
  order by id desc limit 1
 """)
 
 # How the last wait of this name ended, if it did.
 LAST_WAIT = text("""
-select fate from keepstep.waits where case_id = :id and name = :name order by seq desc limit 1
+select fate from keepstep.waits where case_id = :id and name = :name and not stream order by seq desc limit 1
+""")
+
+# What this actor has already said in the open wait that wants several.
+SAME_VOTER = text("""
+select payload::text as payload from keepstep.signals
+ where case_id = :id and name = :name and counted_seq = :wait_seq and actor = :actor
 """)
 
 INSERT = text("""
-insert into keepstep.signals (case_id, name, payload, actor, dedupe_key, refused)
-values (:id, :name, cast(:payload as json), :actor, :dedupe_key, :refused)
+insert into keepstep.signals (case_id, name, payload, actor, dedupe_key, stream, digest, refused)
+values (:id, :name, cast(:payload as json), :actor, :dedupe_key, :stream, :digest, :refused)
 """)
 
+# ------------------------------------------------------------------------------------------------------- what fits it
 # An open wait of the locked case with the oldest signal that is there for it.
 MATCH = text("""
-select s.id as signal, s.name, s.payload::text as payload, s.actor,
-       w.into_field, w.then_target::text as then_target, w.payload_schema::text as payload_schema
+select s.id as signal, s.name, s.payload::text as payload, s.actor, w.seq as wait_seq, w.approvers, w.need_all,
+       w.into_field, w.then_target::text as then_target, w.payload_schema::text as payload_schema,
+       (select count(*) from keepstep.waits o where o.case_id = w.case_id and o.fate is null) as open_waits
   from keepstep.waits w
   join keepstep.signals s
-    on s.case_id = w.case_id and s.name = w.name and s.consumed_seq is null and s.refused is null
- where w.case_id = :id and w.seq = :seq and w.fate is null
+    on s.case_id = w.case_id and s.name = w.name and s.stream = w.stream
+   and s.consumed_seq is null and s.refused is null and s.counted_seq is null
+ where w.case_id = :id and w.fate is null
  order by s.id limit 1
 """)
 
 # Keep a signal that turned out not to fit, and show it; the wait goes on.
 REFUSE = text("update keepstep.signals set refused = :why where id = :signal")
 
+# Count one of several votes; how many different actors have given theirs by now.
+COUNT = text("""
+with mine as (
+  update keepstep.signals set counted_seq = :wait_seq where id = :signal returning actor
+)
+select count(distinct actor) as votes from (
+  select actor from mine union all
+  select actor from keepstep.signals where case_id = :id and name = :name and counted_seq = :wait_seq) v
+""")
+
 _CONSUME = """s as (
   update keepstep.signals set consumed_seq = h.seq from h where keepstep.signals.id = :signal
 ), w as (
-  update keepstep.waits set fate = 'decided', closed_at = clock_timestamp()
-    from h where case_id = h.id and keepstep.waits.seq = h.seq - 1 and name = :name and fate is null
+  update keepstep.waits set fate = case when name = :name then :fate else 'dropped' end,
+                            closed_at = clock_timestamp()
+    from h where case_id = h.id and fate is null and (name = :name or :closes)
 ), k as (
   insert into keepstep.checkpoints (case_id, seq, kind, step, status, target, attempt, schema_version, is_snapshot,
                                     payload)
-  select h.id, h.seq, 'signal', :name, :status, :target, 0, h.schema_version, false, cast(:payload as json) from h
+  select h.id, h.seq, :kind, :name, :status, :target, 0, h.schema_version, false, cast(:payload as json) from h
 )"""
+
+_GO_ON = f"""
+  update keepstep.heads
+     set seq = seq + 1, status = 'queued', step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
+         in_doubt = :in_doubt, {FREE}, attempt = 0, due_at = {GRID}, entered_at = clock_timestamp(),
+         weight = weight + :weight"""
 
 # The signal's own checkpoint, and the case goes on with the step behind the wait. No step runs again.
 DELIVER = text(f"""
+with h as ({_GO_ON}
+   where id = :id and seq = :seq and {guard("deliver")}
+  returning id, seq, schema_version
+), {_CONSUME}
+select seq from h
+""")
+
+# One of several signals that are all needed: its own checkpoint, and the case waits on for the others.
+DELIVER_PART = text(f"""
 with h as (
-  update keepstep.heads
-     set seq = seq + 1, status = 'queued', step = :target, queue = :queue, timeout = :timeout, in_doubt = :in_doubt,
-         {FREE}, attempt = 0, due_at = {GRID}, entered_at = clock_timestamp(), weight = weight + :weight
+  update keepstep.heads set seq = seq + 1, weight = weight + :weight
    where id = :id and seq = :seq and {guard("deliver")}
   returning id, seq, schema_version
 ), {_CONSUME}
@@ -91,24 +133,31 @@ with gone as (
 select seq from h
 """)
 
+# ------------------------------------------------------------------------------------------------------- time is up
 # The waits of the locked case whose deadline has passed.
 OVERDUE = text("""
-select name, on_timeout::text as on_timeout from keepstep.waits
- where case_id = :id and seq = :seq and fate is null and deadline <= clock_timestamp()
+select name, seq as wait_seq, into_field, then_target::text as then_target, on_timeout::text as on_timeout,
+       default_payload::text as default_payload, need_all,
+       (select count(*) from keepstep.waits o where o.case_id = w.case_id and o.fate is null) as open_waits
+  from keepstep.waits w
+ where case_id = :id and fate is null and deadline <= clock_timestamp()
  order by deadline limit 1
 """)
 
+# A wait without a deadline was decided, or another one's deadline comes next.
+NEXT_DEADLINE = text("""
+update keepstep.heads h set due_at = coalesce(
+  (select min(deadline) from keepstep.waits w where w.case_id = h.id and w.fate is null), 'infinity')
+ where h.id = :id and h.status = 'waiting'
+""")
+
 _CLOSE = """w as (
-  update keepstep.waits set fate = 'expired', closed_at = clock_timestamp()
-    from h where case_id = h.id and keepstep.waits.seq = :seq and fate is null
+  update keepstep.waits set fate = 'expired', closed_at = clock_timestamp() from h where case_id = h.id and fate is null
 )"""
 
 # The deadline's own checkpoint, which changes nothing, and the case goes on with `on_timeout`.
 EXPIRE = text(f"""
-with h as (
-  update keepstep.heads
-     set seq = seq + 1, status = 'queued', step = :target, queue = :queue, timeout = :timeout, in_doubt = :in_doubt,
-         attempt = 0, due_at = {GRID}, entered_at = clock_timestamp(), weight = weight + :weight
+with h as ({_GO_ON}
    where id = :id and seq = :seq and {guard("expire")}
   returning id, seq, schema_version
 ), {_CLOSE}, k as (
@@ -125,4 +174,16 @@ with h as (
   delete from keepstep.heads where id = :id and seq = :seq and {guard("expire")} returning id, seq
 ), {_CLOSE}, c as ({END_CASE.format(status="'failed'", error="cast(:error as json)")})
 select seq from h
+""")
+
+# -------------------------------------------------------------------------------------------------------- for people
+# Decisions that are waited for, the oldest first.
+INBOX = text("""
+select k.workflow, k.thread_id, w.name, w.prompt::text as prompt, w.payload_schema::text as payload_schema, w.deadline,
+       w.opened_at, w.digest, w.approvers,
+       (select count(distinct s.actor) from keepstep.signals s
+         where s.case_id = w.case_id and s.name = w.name and s.counted_seq = w.seq) as votes
+  from keepstep.waits w join keepstep.cases k on k.id = w.case_id
+ where w.fate is null and not w.stream and (cast(:workflow as text) is null or k.workflow = :workflow)
+ order by w.opened_at limit :limit
 """)

@@ -13,7 +13,7 @@ from keepstep.checkpoint.sql.hot import FREE, GRID, guard
 NOW = "(select clock_timestamp())"
 """A sub-select, so that it is asked once and the index can be searched with it: the function alone is volatile."""
 
-_RING = """h.id, h.seq, h.queue, h.step, h.timeout, h.workflow,
+RING = """h.id, h.seq, h.queue, h.step, h.timeout, h.workflow, h.priority,
        (select thread_id from keepstep.cases where id = h.id) as thread_id"""
 
 # Somewhere a node is registered that can load the case. Cases that none can load are not rung.
@@ -27,7 +27,7 @@ update keepstep.heads h set status = 'queued', due_at = {GRID}
          where due_at <= {NOW} and {guard("wake")} and not paused
          order by due_at limit :limit for update skip locked) due
  where h.id = due.id
-returning {_RING}
+returning {RING}
 """)
 
 _UNCLAIMED = f"""due_at <= {NOW} + make_interval(secs => :ahead) and status = 'queued' and not paused"""
@@ -46,7 +46,7 @@ update keepstep.heads h set due_at = {GRID}
          where {_UNCLAIMED} and queue = any(:queues) and {_LOADABLE}
          order by due_at limit :limit for update skip locked) due
  where h.id = due.id
-returning {_RING}
+returning {RING}
 """)
 
 # Running heads that were looked at and found in order: look again later.
@@ -90,8 +90,12 @@ with l as materialized (
   insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
   select h.id, h.seq, h.step, l.attempt, l.lease, l.owner, :outcome, json_build_object('message', :message)
     from h join l on l.id = h.id
+), hook as (
+  insert into keepstep.hooks (case_id, event, seq)
+  select h.id, 'held', h.seq from h join keepstep.cases k on k.id = h.id
+   where h.status = 'held' and 'held' = any(k.hooks)
 )
-select {_RING}, h.status, h.paused from h
+select {RING}, h.status, h.paused from h
 """
 
 
@@ -158,15 +162,8 @@ with gone as (
 ), k as (delete from keepstep.checkpoints where case_id in (select id from gone)
 ), a as (delete from keepstep.attempts where case_id in (select id from gone)
 ), s as (delete from keepstep.signals where case_id in (select id from gone)
-), w as (delete from keepstep.waits where case_id in (select id from gone))
+), w as (delete from keepstep.waits where case_id in (select id from gone)
+), u as (delete from keepstep.audit where case_id in (select id from gone)
+), o as (delete from keepstep.hooks where case_id in (select id from gone))
 select count(*) from gone
-""")
-
-# An operator lets a held case go on: the same step, under the same key, with fresh counters.
-RETRY = text(f"""
-update keepstep.heads h
-   set status = 'queued', failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
-       due_at = {GRID}, entered_at = clock_timestamp()
- where h.id = :id and {guard("retry")}
-returning {_RING}, h.paused
 """)

@@ -3,10 +3,10 @@
 from keepstep.workers.client.looking import Looking
 from keepstep.workers.client.signalling import Signalling
 from keepstep.workers.client.starting import Started, Starting
-from keepstep.workers.client.steering import Steering
+from keepstep.workers.client.steering_many import SteeringMany
 
 
-class Client(Starting, Signalling, Looking, Steering):
+class Client(Starting, Signalling, Looking, SteeringMany):
     """The door for backend code; one for the whole process, safe across threads and forks, closable.
 
     database_url, broker_url: default to KEEPSTEP_DATABASE_URL and KEEPSTEP_BROKER_URL. workflows: modules or

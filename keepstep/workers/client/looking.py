@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import timedelta
+from typing import Any
 
-from keepstep.checkpoint import nodes, reads
+from keepstep.checkpoint import delta, nodes, reads
+from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.nodes import NodeView
-from keepstep.checkpoint.reads import Case, Event
-from keepstep.steps.errors import UnknownCase, WaitTimeout
+from keepstep.checkpoint.reads import Case, Event, Filter, Page
+from keepstep.checkpoint.why import Facts, Standing, Why, why
+from keepstep.steps.errors import UnknownCase, UnknownCheckpoint, WaitTimeout
+from keepstep.steps.outcome import seconds_of
+from keepstep.steps.terms import Tags, check_tags
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client.connected import Connected, name_of
 
@@ -26,12 +31,9 @@ class Looking(Connected):
 
     def wait(self, workflow: str | Workflow, thread_id: str, timeout: float = 60.0) -> Case:
         """Poll, with a growing interval, until the case has ended. Raises UnknownCase, WaitTimeout."""
-        case_key = self._id(workflow, thread_id)
         end, pause = time.monotonic() + timeout, 0.02
         while True:
-            case = reads.find(self.db, case_key)
-            if case is None:
-                raise UnknownCase(name_of(workflow), thread_id)
+            case = self._find(workflow, thread_id)
             if case.ended:
                 return self.get(workflow, thread_id)
             if time.monotonic() + pause > end:
@@ -40,24 +42,61 @@ class Looking(Connected):
             time.sleep(pause)
             pause = min(1.0, pause * 1.3)
 
+    def why(self, workflow: str | Workflow, thread_id: str) -> Why:
+        """What the case waits for, and what would move it: as text, `str(...)`. Raises UnknownCase."""
+        case = self._find(workflow, thread_id)
+        facts = Facts(
+            case=case,
+            standing=Standing.of(reads.standing(self.db, case.id)),
+            waits=reads.open_waits(self.db, case.id),
+            nodes=self.nodes(),
+        )
+        return why(facts)
+
     def history(self, workflow: str | Workflow, thread_id: str) -> Sequence[Event]:
         """All that happened to the case, in order. Raises UnknownCase."""
-        case_key = self._id(workflow, thread_id)
-        if reads.find(self.db, case_key) is None:
-            raise UnknownCase(name_of(workflow), thread_id)
-        return reads.history(self.db, case_key)
+        return reads.history(self.db, self._find(workflow, thread_id).id)
+
+    def state(self, workflow: str | Workflow, thread_id: str, *, seq: int | None = None) -> dict[str, Any]:
+        """The state as checkpoint `seq` left it, by default the latest. Raises UnknownCase, UnknownCheckpoint."""
+        case = self._find(workflow, thread_id)
+        return self._state(case, case.seq if seq is None else seq)
+
+    def diff(self, workflow: str | Workflow, thread_id: str, a: int, b: int) -> Sequence[Operation]:
+        """What changed in the state from checkpoint `a` to `b`, as RFC 6902 operations.
+
+        Raises UnknownCase, UnknownCheckpoint.
+        """
+        case = self._find(workflow, thread_id)
+        return delta.diff(self._state(case, a), self._state(case, b))
 
     def list(
         self,
         *,
-        workflow: str | None = None,
+        workflow: str | Workflow | None = None,
         status: str | None = None,
         step: str | None = None,
-        before: datetime | None = None,
+        tags: Tags | None = None,
+        older_than: timedelta | float | None = None,
+        error: str | None = None,
+        cursor: str | None = None,
         limit: int = 50,
-    ) -> Sequence[Case]:
-        """The newest cases that match, without their states. before: the last `created_at` of the page before."""
-        return reads.select(self.db, workflow=workflow, status=status, step=step, before=before, limit=limit)
+    ) -> Page:
+        """The newest cases that match, without their states.
+
+        step: where live ones stand. tags: they have all of these. older_than: a timedelta or seconds that they have
+        been at their step, or ended. error: a text in why they are held, back off or failed, in any case of letters.
+        cursor: the `cursor` of the page before, which is None after the last. Raises BadCursor.
+        """
+        which = Filter(
+            workflow=None if workflow is None else name_of(workflow),
+            status=status,
+            step=step,
+            tags=check_tags(tags),
+            older_than=None if older_than is None else seconds_of(older_than),
+            error=error,
+        )
+        return reads.select(self.db, which, cursor=cursor, limit=limit)
 
     def counts(self, workflow: str | None = None) -> dict[str, int]:
         """How many cases there are by status."""
@@ -66,3 +105,14 @@ class Looking(Connected):
     def nodes(self) -> Sequence[NodeView]:
         """The workers whose heartbeat is younger than a lease."""
         return [node for node in nodes.everyone(self.db) if node.silent < self.settings.lease_seconds]
+
+    def _find(self, workflow: str | Workflow, thread_id: str) -> Case:
+        case = reads.find(self.db, self._id(workflow, thread_id))
+        if case is None:
+            raise UnknownCase(name_of(workflow), thread_id)
+        return case
+
+    def _state(self, case: Case, seq: int) -> dict[str, Any]:
+        if not 0 <= seq <= case.seq:
+            raise UnknownCheckpoint(case.workflow, case.thread_id, seq, case.seq)
+        return reads.state_at(self.db, case.id, seq)

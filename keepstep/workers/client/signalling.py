@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from keepstep.checkpoint import reads, signals
+from keepstep.checkpoint import reads, signals, waits
 from keepstep.checkpoint.signals import Receipt, Signal
+from keepstep.checkpoint.waits import Asked
+from keepstep.steps.approval import Approval
 from keepstep.steps.keys import check_thread_id
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client.connected import Connected, name_of
@@ -25,18 +27,84 @@ class Signalling(Connected):
         *,
         actor: str | None = None,
         dedupe_key: str | None = None,
+        digest: str | None = None,
     ) -> Receipt:
         """Send a signal. If the case waits for it, it goes on at once; otherwise the signal is kept until it does.
 
-        dedupe_key: sent twice with one key, it counts once. Raises BadSignal, UnknownCase, CaseFinished,
-        BadPayload, AlreadyDecided.
+        dedupe_key: sent twice with one key, it counts once. digest: of what was shown to whoever decides (see
+        `inbox`); refused if something else is being asked by now. Raises BadSignal, UnknownCase, CaseFinished,
+        BadPayload, StaleDecision, AlreadyDecided.
         """
-        named = name_of(workflow), check_thread_id(thread_id)
-        sent = Signal(name=name, payload=payload, actor=actor, dedupe_key=dedupe_key)
-        limit = self.settings.max_state_bytes
-        receipt = signals.send(self.db, *named, sent, fits=self.registry.fits, max_bytes=limit)
-        return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))
+        sent = Signal(name=name, payload=payload, actor=actor, dedupe_key=dedupe_key, digest=digest)
+        return self._send(workflow, thread_id, sent)
+
+    def send(
+        self,
+        workflow: str | Workflow,
+        thread_id: str,
+        name: str,
+        message: Any = None,
+        *,
+        actor: str | None = None,
+        dedupe_key: str | None = None,
+    ) -> Receipt:
+        """Put a message into the stream `name`, which the case takes with `receive`, first in, first out.
+
+        Raises BadSignal, UnknownCase, CaseFinished, BadPayload.
+        """
+        sent = Signal(name=name, payload=message, actor=actor, dedupe_key=dedupe_key, stream=True)
+        return self._send(workflow, thread_id, sent)
+
+    def approve(
+        self,
+        workflow: str | Workflow,
+        thread_id: str,
+        *,
+        actor: str,
+        name: str = "approval",
+        note: str | None = None,
+        digest: str | None = None,
+    ) -> Receipt:
+        """Say yes, as an `Approval`. Raises as `signal` does."""
+        return self._verdict(workflow, thread_id, name, approved=True, actor=actor, note=note, digest=digest)
+
+    def reject(
+        self,
+        workflow: str | Workflow,
+        thread_id: str,
+        *,
+        actor: str,
+        name: str = "approval",
+        note: str | None = None,
+        digest: str | None = None,
+    ) -> Receipt:
+        """Say no, as an `Approval`; where several approvers are needed, one refusal is enough. Raises as `signal`."""
+        return self._verdict(workflow, thread_id, name, approved=False, actor=actor, note=note, digest=digest)
+
+    def inbox(self, *, workflow: str | None = None, limit: int = 100) -> Sequence[Asked]:
+        """The decisions that are waited for, the oldest first."""
+        return waits.inbox(self.db, workflow=workflow, limit=limit)
 
     def waits(self, workflow: str | Workflow, thread_id: str) -> Sequence[dict[str, Any]]:
         """What the case waits for: name, prompt, the payload's JSON Schema, deadline."""
         return reads.open_waits(self.db, self._id(workflow, thread_id))
+
+    def _verdict(
+        self,
+        workflow: str | Workflow,
+        thread_id: str,
+        name: str,
+        *,
+        approved: bool,
+        actor: str,
+        note: str | None,
+        digest: str | None,
+    ) -> Receipt:
+        verdict = Approval(approved=approved, actor=actor, note=note).model_dump(mode="json")
+        return self.signal(workflow, thread_id, name, verdict, actor=actor, digest=digest)
+
+    def _send(self, workflow: str | Workflow, thread_id: str, signal: Signal) -> Receipt:
+        named = name_of(workflow), check_thread_id(thread_id)
+        limit = self.settings.max_state_bytes
+        receipt = signals.send(self.db, *named, signal, fits=self.registry.fits, max_bytes=limit)
+        return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))

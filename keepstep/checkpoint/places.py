@@ -1,0 +1,132 @@
+"""Where a case may be put by hand: a step to go on with, and the state to take there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from keepstep.checkpoint import codec
+from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.commits import decode_target
+from keepstep.checkpoint.database import Row
+from keepstep.checkpoint.sql import reads
+from keepstep.checkpoint.sql import steering as sql
+from keepstep.steps import state as states
+from keepstep.steps.errors import IllegalMove, NewerState, NotRetryable, NotSkippable, UnknownStep
+from keepstep.steps.workflow import Step, Target, Workflow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """target: the next step, None behind the last one; while waiting, the step that asked. version: of the state."""
+
+    status: str
+    target: Target | None
+    state: states.JSON
+    version: int
+
+
+def here(place: Place) -> dict[str, Any]:
+    """The place as the statements take it."""
+    target = place.target
+    return {
+        "status": place.status,
+        "schema_version": place.version,
+        "target": target and target.step,
+        "queue": target and target.queue,
+        "timeout": target and target.timeout,
+        "in_doubt": target and target.in_doubt,
+    }
+
+
+def revived(connection: sa.Connection, head: Row, code: Workflow) -> Place:
+    """Before the step that a failed case failed at."""
+    row = connection.execute(sql.POSITION, {"id": head.id, "seq": head.seq}).first()
+    if row is None or row.step is None or row.status == "waiting":
+        message = (
+            f"it failed because nobody answered in time, not in a step. `rewind --to {head.seq}` asks again, "
+            "`skip` goes on without an answer."
+        )
+        raise NotRetryable(head.workflow, head.thread_id, message, status=head.status)
+    return Place(status="queued", target=_found(code, row.step).target, state={}, version=row.schema_version)
+
+
+def same(connection: sa.Connection, head: Row, code: Callable[[], Workflow]) -> Place:
+    """Before the step that a held or failed case stands at."""
+    state = _state(connection, head, head.seq)
+    if not head.live:
+        place = revived(connection, head, code())
+        return Place(status="queued", target=place.target, state=state, version=place.version)
+    target = Target(step=head.step, queue=head.queue, timeout=head.timeout, in_doubt=head.in_doubt)
+    return Place(status="queued", target=target, state=state, version=head.schema_version)
+
+
+def there(connection: sa.Connection, head: Row, code: Workflow, seq: int, refusal: type[IllegalMove]) -> Place:
+    """As the case stood after checkpoint `seq`: before a step, or in a wait. A timer of that time isn't run again."""
+    row = connection.execute(sql.POSITION, {"id": head.id, "seq": seq}).first()
+    named = head.workflow, head.thread_id
+    if row is None:
+        message = f"it has no checkpoint {seq}; its last one is {head.seq}. `keepstep history` lists them."
+        raise refusal(*named, message, status=head.status)
+    if row.step is None:
+        raise refusal(*named, f"nothing comes after its checkpoint {seq}: it had {row.status}.", status=head.status)
+    return Place(
+        status="waiting" if row.status == "waiting" else "queued",
+        target=_found(code, row.step).target,
+        state=_state(connection, head, seq),
+        version=row.schema_version,
+    )
+
+
+def after(
+    connection: sa.Connection, head: Row, code: Workflow, update: Mapping[str, Any], to: str | None
+) -> tuple[str, Place]:
+    """Behind the step or the wait that the case stands at, with a change of its state; and what is skipped."""
+    if head.schema_version > code.schema_version:
+        message = (
+            f"its state has version {head.schema_version}, the code loaded here knows {code.schema_version}. "
+            "Use a client with the newer code."
+        )
+        raise NewerState(head.workflow, head.thread_id, message)
+    row = connection.execute(sql.POSITION, {"id": head.id, "seq": head.seq}).first()
+    skipped: str | None = head.step or (row.step if row is not None else None)
+    if skipped is None:
+        raise NotSkippable(head.workflow, head.thread_id, "it has no step to skip.", status=head.status)
+    target = _found(code, to).target if to is not None else _next(connection, head, code, skipped, row)
+    before = _state(connection, head, head.seq)
+    merged = states.merge(code.state, before, states.load(code.state, before), update)
+    status = "completed" if target is None else "queued"
+    return skipped, Place(status=status, target=target, state=merged, version=code.schema_version)
+
+
+def first(connection: sa.Connection, head: Row, code: Workflow, sent: Mapping[str, Any] | None = None) -> Place:
+    """At the beginning, with what was sent then, or is sent now."""
+    if sent is None:
+        sent = codec.decode(connection.execute(sql.INPUT, {"id": head.id}).one().input)
+    state = states.dump(states.load(code.state, sent))
+    return Place(status="queued", target=code.first.target, state=state, version=code.schema_version)
+
+
+def _next(connection: sa.Connection, head: Row, code: Workflow, skipped: str, row: Row | None) -> Target | None:
+    if row is not None and row.status == "waiting":  # it waits, or has failed because nobody answered
+        return decode_target(connection.execute(sql.THEN, {"id": head.id}).one().then_target)
+    step = _found(code, skipped)
+    if step.next is not None and len(step.next) == 1:
+        return code.follow(step, step.next[0]).target
+    following = code.after(step)
+    return None if following is None else code.follow(step, following.name).target
+
+
+def _found(code: Workflow, name: str) -> Step:
+    step = code.find(name)
+    if step is None:
+        raise UnknownStep(f"{code.name!r} has no step {name!r}; the steps are {', '.join(code.steps)}")
+    return step
+
+
+def _state(connection: sa.Connection, head: Row, seq: int) -> states.JSON:
+    row = connection.execute(reads.CHAIN, {"id": head.id, "seq": seq}).one()
+    return assemble(codec.decode(row.chain) if row.chain else [], seq)

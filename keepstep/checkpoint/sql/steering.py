@@ -1,0 +1,210 @@
+"""What operators do: cancel, pause, resume, retry, skip, rewind, restart, fork. Each verb is one transaction.
+
+Lock order: the head first, then everything else of its case. A case that has ended has no head: its own row is locked
+instead, and a verb that revives it first gives it a head again, held, which nobody else sees before the verb is done.
+Every statement that moves a head clears its lease, so what a worker brings afterwards comes late.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from keepstep.checkpoint.sql.hot import END_CASE, FREE, GRID, guard
+from keepstep.checkpoint.sql.sweep import RING
+from keepstep.checkpoint.tables import waits
+
+# A live case, locked.
+LOCK_HEAD = text("""
+select h.id, h.workflow, k.thread_id, h.seq, h.status, h.paused, h.step, h.queue, h.timeout, h.in_doubt,
+       h.schema_version, true as live
+  from keepstep.heads h join keepstep.cases k on k.id = h.id
+ where h.id = :id for update of h
+""")
+
+# A case that has ended, locked. Asked after LOCK_HEAD found none. No row: it is alive again, or doesn't exist.
+LOCK_ENDED = text("""
+select k.id, k.workflow, k.thread_id, last.seq, k.status, false as paused, null as step, last.schema_version,
+       false as live
+  from keepstep.cases k,
+       lateral (select seq, schema_version from keepstep.checkpoints c where c.case_id = k.id order by seq desc limit 1
+       ) last
+ where k.id = :id and k.status is not null for update of k
+""")
+
+KNOWN = text("select 1 from keepstep.cases where id = :id")
+
+
+def _revive(move: str) -> str:
+    """Give an ended case a head at its last checkpoint again, held, for the statement that follows in the transaction.
+
+    Attempts go on counting, for people.
+    """
+    return f"""
+with k as (
+  update keepstep.cases set status = null, finished_at = null, expires_at = null, error = null
+   where id = :id and {guard(move)} returning id, workflow
+)
+insert into keepstep.heads
+       (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, attempt, due_at, reason,
+        snapshot_seq, weight)
+select k.id, k.workflow, :seq, 'held', :target, :queue, :timeout, :in_doubt, :schema_version,
+       coalesce((select max(attempt) from keepstep.attempts where case_id = k.id and seq = :seq), 0),
+       'infinity', json_build_object('why', 'an operator revives it'), last.seq,
+       (select coalesce(sum(octet_length(payload::text) + :overhead), 0)
+          from keepstep.checkpoints where case_id = k.id and seq > last.seq)
+  from k, lateral (select max(seq) as seq from keepstep.checkpoints where case_id = k.id and is_snapshot) last
+"""
+
+
+def _place(move: str) -> str:
+    """Put the case before another step, by a new seq, whose checkpoint is a snapshot."""
+    return f"""
+update keepstep.heads
+   set seq = seq + 1, status = :status, step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
+       in_doubt = :in_doubt, schema_version = :schema_version, {FREE},
+       attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
+       due_at = case :status when 'queued' then {GRID} else 'infinity' end, entered_at = clock_timestamp(),
+       snapshot_seq = seq + 1, weight = 0
+ where id = :id and seq = :seq and {guard(move)}
+returning seq
+"""
+
+
+def _end(move: str, status: str, seq: str) -> str:
+    """The case ends by an operator's word; its head goes."""
+    return f"""
+with h as (
+  delete from keepstep.heads where id = :id and seq = :seq and {guard(move)} returning id, {seq} as seq
+), c as ({END_CASE.format(status=f"'{status}'", error="null")})
+select id from h
+"""
+
+
+REVIVING = ("retry", "retry_anew", "skip", "rewind", "restart")
+PLACING = ("retry_anew", "skip", "rewind", "restart")
+
+# By move: revive an ended case; put it elsewhere; end it.
+REVIVE = {move: text(_revive(move)) for move in REVIVING}
+PLACE = {move: text(_place(move)) for move in PLACING}
+END = {"cancel": text(_end("cancel", "cancelled", "seq")), "skip": text(_end("skip", "completed", "seq + 1"))}
+
+# The same step again, under the same key, with fresh counters.
+RETRY = text(f"""
+update keepstep.heads
+   set status = 'queued', failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
+       due_at = {GRID}, entered_at = clock_timestamp()
+ where id = :id and {guard("retry")}
+returning seq
+""")
+
+# Neither claimed nor rung from now on. What runs goes on, timers and deadlines too.
+PAUSE = text("""
+update keepstep.heads set paused = true, due_at = case status when 'queued' then 'infinity' else due_at end
+ where id = :id and not paused returning seq
+""")
+
+RESUME = text(f"""
+update keepstep.heads set paused = false, due_at = case status when 'queued' then {GRID} else due_at end
+ where id = :id and paused returning seq
+""")
+
+# The snapshot that a verb writes.
+CHECKPOINT = text("""
+insert into keepstep.checkpoints (case_id, seq, kind, step, status, target, attempt, schema_version, is_snapshot,
+                                  payload)
+values (:id, :new_seq, :kind, :by, :status, :target, 0, :schema_version, true, cast(:payload as json))
+""")
+
+# Where the case stood after checkpoint `seq`: the next step, or the step that asked what it then waited for.
+POSITION = text("""
+select c.status, c.schema_version,
+       case c.status when 'waiting' then (
+         select coalesce(a.target, a.step) from keepstep.checkpoints a
+          where a.case_id = c.case_id
+            and a.seq = (select max(w.seq) from keepstep.waits w where w.case_id = c.case_id and w.seq <= c.seq))
+       else c.target end as step
+  from keepstep.checkpoints c where c.case_id = :id and c.seq = :seq
+""")
+
+# Steps whose code ran from checkpoint `after` on, as far as anybody knows, with the seq that is in their keys.
+EFFECTS = text("""
+select seq, step from (
+  select seq - 1 as seq, step from keepstep.checkpoints where case_id = :id and kind = 'step' and seq > :after
+  union
+  select seq, step from keepstep.attempts where case_id = :id and seq >= :after and outcome <> 'deferred'
+  union
+  select seq, step from keepstep.heads where id = :id and seq >= :after and attempt > 0
+) ran order by seq, step
+""")
+
+# Where the case would go on from its last wait.
+THEN = text("""
+select then_target::text as then_target from keepstep.waits where case_id = :id order by seq desc, name limit 1
+""")
+
+# Nobody's decision can meet them any more.
+DROP_WAITS = text("""
+update keepstep.waits set fate = 'dropped', closed_at = clock_timestamp() where case_id = :id and fate is null
+""")
+
+# What was sent for a past that is left, and not used.
+REFUSE_SIGNALS = text("""
+update keepstep.signals set refused = :why where case_id = :id and consumed_seq is null and refused is null
+""")
+
+_COPIED = ", ".join(
+    column.name
+    for column in waits.columns
+    if column.name not in ("case_id", "seq", "deadline", "opened_at", "closed_at", "fate")
+)
+
+# Ask again what case `source` was waiting for after its checkpoint `at`, with the whole time that there was.
+REOPEN_WAITS = text(f"""
+with w as (
+  insert into keepstep.waits (case_id, seq, deadline, {_COPIED})
+  select :id, :new_seq, clock_timestamp() + (deadline - opened_at), {_COPIED} from keepstep.waits w
+   where case_id = :source and not exists (
+           select from keepstep.signals s where s.case_id = w.case_id and s.name = w.name and s.stream = w.stream
+              and s.consumed_seq > w.seq and s.consumed_seq <= :at)
+     and seq = (select max(seq) from keepstep.waits where case_id = :source and seq <= :at)
+  returning deadline
+)
+update keepstep.heads set due_at = coalesce((select min(deadline) from w), 'infinity') where id = :id
+""")
+
+# What a case was started with.
+INPUT = text("select input::text as input from keepstep.cases where id = :id")
+
+# Another incarnation: other keys, and other input if there is one.
+RENEW_RUN = text("""
+update keepstep.cases set run = :run, input = coalesce(cast(:input as json), input) where id = :id
+""")
+
+# A case of its own, from a checkpoint of another. No row: the thread id is taken.
+FORK_CASE = text("""
+insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks)
+select :id, :run, workflow, :thread_id, tags, input, retention, hooks from keepstep.cases where id = :source
+on conflict do nothing returning id
+""")
+
+FORK_HEAD = text(f"""
+insert into keepstep.heads (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at,
+                            snapshot_seq, pinned_queue, priority)
+select :id, k.workflow, 0, :status, :target, coalesce(h.pinned_queue, :queue), :timeout, :in_doubt, :schema_version,
+       case :status when 'queued' then {GRID} else 'infinity' end, 0, h.pinned_queue, h.priority
+  from keepstep.cases k left join keepstep.heads h on h.id = k.id where k.id = :source
+""")
+
+# Who did it, and why.
+AUDIT = text("""
+insert into keepstep.audit (case_id, verb, actor, reason, detail)
+values (:id, :verb, :actor, :reason, cast(:detail as json))
+""")
+
+# The message for the step that comes next, if it is to run now.
+READY = text(f"select {RING} from keepstep.heads h where h.id = :id and h.status = 'queued' and not h.paused")
+
+# What operators did to a case, for its history.
+HISTORY = text("""
+select verb, actor, reason, detail::text as detail, at from keepstep.audit where case_id = :id order by id
+""")

@@ -1,0 +1,185 @@
+"""Waits: matched with the signals that are there for them, or ended by their deadline.
+
+Each runs inside a transaction that has locked the case's head, and looks in a second statement after the lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from keepstep.checkpoint import codec
+from keepstep.checkpoint.commits import decode_target
+from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.delta import DELTA_OVERHEAD
+from keepstep.checkpoint.payloads import Fits, misfit, unchecked
+from keepstep.checkpoint.ring import Ring
+from keepstep.checkpoint.sql import signals as sql
+from keepstep.steps import state as states
+from keepstep.steps.decide import storable
+from keepstep.steps.workflow import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A decision that a case waits for. digest: of what is asked. votes: of the `approvers` that are needed."""
+
+    workflow: str
+    thread_id: str
+    name: str
+    prompt: Any
+    schema: dict[str, Any] | None
+    deadline: datetime | None
+    opened_at: datetime
+    digest: str | None
+    approvers: int
+    votes: int
+
+
+def lock_head(connection: sa.Connection, case: UUID) -> Row | None:
+    """Lock the case's head for the rest of the transaction. None: the case has ended, or never began."""
+    return connection.execute(sql.LOCK_HEAD, {"id": case}).first()
+
+
+def deliver(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
+    """Match the case's open waits with signals that are there for them. None: nothing to ring for."""
+    with db.transaction() as connection:
+        head = lock_head(connection, case)
+        return None if head is None else deliver_locked(connection, head, fits)
+
+
+def expire(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
+    """Deliver first; then, if a wait's deadline has passed, go on as it says: a step, a default, or failure."""
+    with db.transaction() as connection:
+        head = lock_head(connection, case)
+        if head is None or head.status != "waiting":
+            return None
+        ring = deliver_locked(connection, head, fits)
+        if ring is not None:
+            return ring
+        head = lock_head(connection, case)
+        overdue = connection.execute(sql.OVERDUE, {"id": case}).first()
+        return None if head is None or overdue is None else _expire(connection, head, overdue)
+
+
+def deliver_locked(connection: sa.Connection, head: Row, fits: Fits) -> Ring | None:
+    """As `deliver`, of a head that this transaction has locked; the head's row is out of date afterwards."""
+    if head.status != "waiting":
+        return None
+    seq = head.seq
+    while (match := connection.execute(sql.MATCH, {"id": head.id}).first()) is not None:
+        payload = codec.decode(match.payload)
+        reason = misfit(match.payload_schema, payload) or fits(head.workflow, match.into_field, payload)
+        if reason is not None:
+            why = storable(f"it doesn't fit the wait: {reason}")
+            connection.execute(sql.REFUSE, {"signal": match.signal, "why": why})
+        elif _more_votes_needed(connection, head, match, payload):
+            continue
+        else:
+            _fill_in_actor(match, payload)
+            ring, on = _go_on(connection, head, seq, match, payload, kind="signal", fate="decided", signal=match.signal)
+            if on:
+                return ring
+            seq += 1  # one of several that are all needed
+    return None
+
+
+def inbox(db: Database, *, workflow: str | None, limit: int) -> list[Asked]:
+    """Decisions that are waited for, the oldest first."""
+    return [
+        Asked(
+            workflow=row.workflow,
+            thread_id=row.thread_id,
+            name=row.name,
+            prompt=codec.decode(row.prompt) if row.prompt else None,
+            schema=codec.decode(row.payload_schema) if row.payload_schema else None,
+            deadline=row.deadline,
+            opened_at=row.opened_at,
+            digest=row.digest,
+            approvers=row.approvers,
+            votes=row.votes,
+        )
+        for row in db.all(sql.INBOX, {"workflow": workflow, "limit": limit})
+    ]
+
+
+def _more_votes_needed(connection: sa.Connection, head: Row, match: Row, payload: Any) -> bool:
+    """Four eyes: count an agreement, unless it is the last one that was needed. A refusal decides at once."""
+    if match.approvers <= 1 or (isinstance(payload, dict) and payload.get("approved") is False):
+        return False
+    vote = {"id": head.id, "name": match.name, "signal": match.signal, "wait_seq": match.wait_seq}
+    counted = connection.execute(sql.COUNT, vote).scalar_one()
+    return bool(counted < match.approvers)
+
+
+def _fill_in_actor(match: Row, payload: Any) -> None:
+    """Write who decided into a payload that has a field for it, and doesn't say so itself."""
+    unsaid = isinstance(payload, dict) and payload.get("actor") is None
+    asked = codec.decode(match.payload_schema) if match.payload_schema else {}
+    if unsaid and match.actor and "actor" in asked.get("properties", {}):
+        payload["actor"] = match.actor
+
+
+def _expire(connection: sa.Connection, head: Row, overdue: Row) -> Ring | None:
+    if overdue.default_payload is not None:
+        [payload] = codec.decode(overdue.default_payload)
+        ring, on = _go_on(connection, head, head.seq, overdue, payload, kind="timeout", fate="expired", signal=None)
+        return ring if on else None
+    target = decode_target(overdue.on_timeout)
+    at = {"id": head.id, "seq": head.seq}
+    if target is None:
+        error = {"type": "WaitExpired", "message": f"nobody answered {overdue.name!r} before its deadline"}
+        connection.execute(sql.EXPIRE_FAIL, at | {"error": codec.encode(error)})
+        return None
+    params = at | _columns(target) | {"name": overdue.name, "weight": DELTA_OVERHEAD}
+    connection.execute(sql.EXPIRE, params)
+    return _ring(head, head.seq, target)
+
+
+def _go_on(
+    connection: sa.Connection, head: Row, seq: int, wait: Row, payload: Any, *, kind: str, fate: str, signal: int | None
+) -> tuple[Ring | None, bool]:
+    """Write the payload's checkpoint. The message to send, and whether the case goes on (or waits for others still)."""
+    path = wait.into_field and states.pointer(wait.into_field)
+    delta = codec.encode([{"op": "add", "path": path, "value": payload}] if path else [])
+    target = decode_target(wait.then_target)
+    params = {
+        "id": head.id,
+        "seq": seq,
+        "name": wait.name,
+        "signal": signal,
+        "kind": kind,
+        "fate": fate,
+        "payload": delta,
+        "weight": len(delta.encode()) + DELTA_OVERHEAD,
+    }
+    if wait.need_all and wait.open_waits > 1:
+        connection.execute(sql.DELIVER_PART, params | {"status": "waiting", "target": None, "closes": False})
+        connection.execute(sql.NEXT_DEADLINE, {"id": head.id})
+        return None, False
+    if target is None:
+        connection.execute(sql.DELIVER_LAST, params | {"status": "completed", "target": None, "closes": True})
+        return None, True
+    connection.execute(sql.DELIVER, params | _columns(target) | {"status": "queued", "closes": True})
+    return _ring(head, seq, target), True
+
+
+def _columns(target: Target) -> dict[str, Any]:
+    return {"target": target.step, "queue": target.queue, "timeout": target.timeout, "in_doubt": target.in_doubt}
+
+
+def _ring(head: Row, seq: int, target: Target) -> Ring | None:
+    if head.paused:
+        return None
+    return Ring.to(
+        replace(target, queue=head.pinned_queue or target.queue),
+        case=head.id,
+        seq=seq + 1,
+        workflow=head.workflow,
+        thread_id=head.thread_id,
+        priority=head.priority,
+    )

@@ -1,0 +1,49 @@
+"""Hooks: functions that are called when something becomes of a case. Each runs as a task of its own, at least once."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from keepstep.steps.definition import where
+from keepstep.steps.errors import DefinitionError
+
+Event = Literal["held", "completed", "failed", "cancelled"]
+EVENTS: tuple[str, ...] = get_args(Event)
+
+Hook = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookCall:
+    """The one outside call that a hook makes.
+
+    key: an idempotency key, the same on every attempt. attempt: 1 on the first try.
+    """
+
+    event: str
+    key: str
+    attempt: int
+    log: logging.LoggerAdapter[logging.Logger]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The key as HTTP headers, ready to send."""
+        return {"Idempotency-Key": self.key}
+
+
+def check_hook(function: Hook, events: tuple[str, ...], at: str) -> None:
+    """Refuse events that don't exist, and functions that can't be called as hook(case, call)."""
+    unknown = [event for event in events if event not in EVENTS]
+    if unknown or not events:
+        named = ", ".join(unknown) or "nothing"
+        raise DefinitionError(f"{at}: on() takes one or more of {', '.join(EVENTS)}, not {named}")
+    if not callable(function):
+        raise DefinitionError(f"{at}: a hook is a function, not {function!r}")
+    try:
+        inspect.signature(function).bind(object(), object())
+    except TypeError:
+        raise DefinitionError(f"{where(function)}: a hook must take (case, call)") from None

@@ -1,0 +1,131 @@
+"""What a step may wait for: one signal, any or all of several, the next message of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel
+
+from keepstep.steps.outcome import Outcome, Update, seconds_of
+
+UNSET: Any = object()
+"""Stands for a default that wasn't given: None is a payload like any other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitFor(Outcome):
+    """Wait for a signal; its payload becomes the field `into`, and the case goes on with `then`."""
+
+    name: str
+    into: str | None = None
+    then: str | None = None
+    payload: type[BaseModel] | None = None
+    choices: Sequence[Any] | None = None
+    prompt: Any = None
+    timeout: float | None = None
+    on_timeout: str | None = None
+    default: Any = UNSET
+    approvers: int = 1
+    stream: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitTogether(Outcome):
+    """Wait for any of several signals, or for all of them in whichever order."""
+
+    waits: tuple[WaitFor, ...]
+    need_all: bool
+
+
+def wait_for(
+    name: str,
+    /,
+    *,
+    into: str | None = None,
+    then: str | None = None,
+    payload: type[BaseModel] | None = None,
+    choices: Sequence[Any] | None = None,
+    prompt: Any = None,
+    timeout: timedelta | float | None = None,
+    on_timeout: str | None = None,
+    default: Any = UNSET,
+    approvers: int = 1,
+    update: Update | None = None,
+) -> WaitFor:
+    """Wait for the signal `name`, holding no process, connection or message meanwhile.
+
+    into: the field of the state that takes the payload. then: the step to go on with (default: the next one).
+    payload: the pydantic model that a payload must fit, or choices: the values it may be; checked when the signal is
+    sent. prompt: JSON for the person who decides. timeout: a timedelta or seconds, default none; when time is up the
+    case goes on with the step `on_timeout`, or as if `default` had been sent, or else it fails. approvers: how many
+    different actors must agree before the case goes on; one refusal (`approved` is false) is enough.
+    """
+    seconds = None if timeout is None else seconds_of(timeout)
+    if (on_timeout is not None or default is not UNSET) and seconds is None:
+        raise ValueError(f"wait_for({name!r}) says what follows its timeout, but has no timeout")
+    if on_timeout is not None and default is not UNSET:
+        raise ValueError(f"wait_for({name!r}): either on_timeout= or default= follows the timeout")
+    if payload is not None and choices is not None:
+        raise ValueError(f"wait_for({name!r}): a payload is described by payload= or by choices=")
+    if approvers < 1:
+        raise ValueError(f"wait_for({name!r}, approvers={approvers!r}): at least one is needed")
+    return WaitFor(
+        name=name,
+        into=into,
+        then=then,
+        payload=payload,
+        choices=choices,
+        prompt=prompt,
+        timeout=seconds,
+        on_timeout=on_timeout,
+        default=default,
+        approvers=approvers,
+        update=update or {},
+    )
+
+
+def receive(
+    name: str,
+    /,
+    *,
+    into: str | None = None,
+    then: str | None = None,
+    payload: type[BaseModel] | None = None,
+    timeout: timedelta | float | None = None,
+    on_timeout: str | None = None,
+    update: Update | None = None,
+) -> WaitFor:
+    """Take the next message of the stream `name` (sent with `cases.send`), first in, first out."""
+    seconds = None if timeout is None else seconds_of(timeout)
+    return WaitFor(
+        name=name,
+        into=into,
+        then=then,
+        payload=payload,
+        timeout=seconds,
+        on_timeout=on_timeout,
+        stream=True,
+        update=update or {},
+    )
+
+
+def wait_any(*waits: WaitFor, update: Update | None = None) -> WaitTogether:
+    """Wait for several signals; the first one decides, each with a `then` of its own, and the others are dropped."""
+    return _together(waits, need_all=False, update=update)
+
+
+def wait_all(*waits: WaitFor, update: Update | None = None) -> WaitTogether:
+    """Wait for several signals, in whichever order they come; the last one lets the case go on, with its `then`."""
+    return _together(waits, need_all=True, update=update)
+
+
+def _together(waits: tuple[WaitFor, ...], *, need_all: bool, update: Update | None) -> WaitTogether:
+    names = [wait.name for wait in waits]
+    if not waits or len(set(names)) < len(names):
+        raise ValueError(f"waiting together takes one or more waits of different names, not {names}")
+    if any(wait.update for wait in waits):
+        raise ValueError("waiting together: give update= once, to the whole")
+    return WaitTogether(waits=waits, need_all=need_all, update=update or {})
