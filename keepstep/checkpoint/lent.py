@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import psycopg2
 from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.pool import PoolProxiedConnection
 
 from keepstep.steps.errors import BadConnection
 
@@ -60,9 +61,11 @@ def lent(connection: Any) -> ByAlchemy | ByDriver:
     if isinstance(connection, Session | scoped_session):
         connection = connection.connection()
     if isinstance(connection, sa.Connection):
-        if connection.dialect.name != "postgresql" or connection.dialect.is_async:
+        if connection.dialect.name != "postgresql":
             raise BadConnection(connection)
         return ByAlchemy(connection)
+    if isinstance(connection, PoolProxiedConnection):  # of engine.raw_connection()
+        connection = connection.driver_connection
     if _driver(connection) is None:
         raise BadConnection(connection)
     return ByDriver(connection)
@@ -70,7 +73,7 @@ def lent(connection: Any) -> ByAlchemy | ByDriver:
 
 def _driver(connection: Any) -> str | None:
     """psycopg2 or psycopg, if it is one of their synchronous connections, or a subclass as tracing libraries make."""
-    named = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__}
+    named = {(kind.__module__.partition(".")[0], kind.__name__) for kind in connection.__class__.__mro__}
     return next((d for d, kind in (("psycopg2", "connection"), ("psycopg", "Connection")) if (d, kind) in named), None)
 
 

@@ -158,7 +158,8 @@ def restart(
 ) -> Steered:
     """Begin again with what was sent at the start, or with `sent`, as a new run.
 
-    only_ended: refuse to restart a live case. terms: tags, priority and queue from now on. Raises UnknownCase, BadState, EffectsWouldRepeat, CaseExists.
+    only_ended: refuse to restart a live case. terms: tags, priority and queue from now on. Raises UnknownCase,
+    BadState, EffectsWouldRepeat, CaseExists.
     """
 
     def act(connection: sa.Connection, head: Row) -> list[str]:

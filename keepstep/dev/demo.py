@@ -25,7 +25,7 @@ from keepstep.examples.stub_apis import StubApis
 from keepstep.workers.client import Client
 
 THREAD_ID = "APP-1042"
-ACTOR = "underwriter-7"
+ACTORS = ("underwriter-7", "underwriter-9")
 SLOW_STEP, WAITING_STEP = "await_registry_extract", "ask_underwriter"
 STEPS = tuple(intake.steps)
 QUEUES = ("keepstep", "slow-api")
@@ -115,8 +115,9 @@ class Demo:
                 at_rest = True
             except DemoFailedError:
                 at_rest = False
-        self._case.signal(intake, THREAD_ID, "approval", {"approved": True, "note": "fine"}, actor=ACTOR)
-        self._tell(f"{ACTOR} approves")
+        for actor in ACTORS:
+            self._case.approve(intake, THREAD_ID, actor=actor, note="fine")
+            self._tell(f"{actor} approves")
         return at_rest
 
     # ------------------------------------------------------------------------------------------------ what is seen

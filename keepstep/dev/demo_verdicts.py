@@ -86,5 +86,5 @@ def _approved(facts: Facts) -> Verdict:
     given = facts.case.state.get("approval") or {}
     signals = sum(stage.kind == "signal" for stage in facts.stages)
     good = signals == 1 and given.get("approved") is True and bool(facts.case.state.get("offer"))
-    figure = f"{signals} decision, by {given.get('actor')}; offer {facts.case.state.get('offer')}"
+    figure = f"{signals} decision, by two, the last one {given.get('actor')}; offer {facts.case.state.get('offer')}"
     return Verdict(promise="the approval counts once", kept=good, figure=figure)

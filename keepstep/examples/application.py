@@ -123,6 +123,7 @@ class Intake(BaseModel):
     rate: int | None = None
     summary: str = ""
 
+    asked: int = 0
     approval: Approval | None = None
     decision: str | None = None
     offer: str | None = None

@@ -193,13 +193,17 @@ def summarise(state: Intake, call: Call) -> Update:
 
 @intake.step
 def ask_underwriter(state: Intake, call: Call) -> Outcome:
+    """Two underwriters must agree. If two weeks pass, it is asked once more, of the head of lending; then it lapses."""
+    escalated = state.asked > 0
     return wait_for(
         "approval",
         into="approval",
         payload=Approval,
-        prompt={"summary": state.summary, "score": state.score, "flags": state.flags},
-        timeout=timedelta(days=14),
-        on_timeout="act_on_decision",
+        approvers=1 if escalated else 2,
+        prompt={"summary": state.summary, "score": state.score, "flags": state.flags, "escalated": escalated},
+        timeout=timedelta(days=3) if escalated else timedelta(days=14),
+        on_timeout="act_on_decision" if escalated else "ask_underwriter",
+        update={"asked": state.asked + 1},
     )
 
 

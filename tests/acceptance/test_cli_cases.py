@@ -62,6 +62,7 @@ def test_a_held_case_says_why_and_goes_on_after_retry(cli: Cli, start_worker: St
     assert "keepstep retry wrong W-1" in shown
     assert "OSError: the API is down" in cli("history", "wrong", "W-1").out
     assert cli("retry", "wrong", "W-1", "--json").json["status"] != "held"
+    cli("cancel", "wrong", "W-1")
     cli("retry", "wrong", "W-1").refuses(4)
 
 

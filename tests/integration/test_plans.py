@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from keepstep.checkpoint.database import Database
-from keepstep.checkpoint.sql import births, hot, nodes, reads, signals, sweep
+from keepstep.checkpoint.sql import births, hot, nodes, reads, signals, steering, sweep
 from tests.support.crowd import crowd
 from tests.support.hand import KNOWN
 
@@ -47,6 +47,16 @@ PINNED = {
     "case": (reads.CASE, {"id": ONE}),
     "chain": (reads.CHAIN, {"id": ONE, "seq": 1}),
     "attempts": (reads.ATTEMPTS, {"id": ONE}),
+    "lease_held": (hot.LEASE_HELD, FENCE),
+    "lock_to_steer": (steering.LOCK_HEAD, {"id": ONE}),
+    "lock_ended": (steering.LOCK_ENDED, {"id": ONE}),
+    "place": (steering.PLACE["rewind"], {**CHECKPOINT, "id": ONE, "seq": 1}),
+    "revive": (steering.REVIVE["retry"], {**CHECKPOINT, "id": ONE, "seq": 1, "overhead": 800}),
+    "end": (steering.END["cancel"], {"id": ONE, "seq": 1}),
+    "position": (steering.POSITION, {"id": ONE, "seq": 1}),
+    "effects": (steering.EFFECTS, {"id": ONE, "after": 1}),
+    "reopen_waits": (steering.REOPEN_WAITS, {"source": ONE, "id": ONE, "at": 1, "new_seq": 2}),
+    "audit": (steering.HISTORY, {"id": ONE}),
 }
 
 

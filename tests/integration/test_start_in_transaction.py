@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -243,3 +244,46 @@ def test_another_kind_of_database_is_refused(client: Client) -> None:
 def test_a_restart_is_no_part_of_the_callers_transaction(client: Client, raw: Any) -> None:
     with pytest.raises(BadStart, match="restart"):
         client.start("ten", "A", {}, connection=raw, if_exists="restart")
+
+
+def test_under_repeatable_read_a_start_since_the_snapshot_is_a_serialization_failure(
+    client: Client, engine: sa.Engine
+) -> None:
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+        connection.execute(sa.text("select 1 from marks"))  # takes the snapshot
+        client.start("ten", "A", {})
+        with pytest.raises(sa.exc.OperationalError, match="could not serialize"):
+            client.start("ten", "A", {}, connection=connection)
+        connection.rollback()
+        assert not client.start("ten", "A", {}, connection=connection).new
+
+
+def test_a_raw_connection_of_an_engine_is_a_bare_one(client: Client, engine: sa.Engine) -> None:
+    raw = engine.raw_connection()
+    client.start("ten", "A", {}, connection=raw)
+    raw.rollback()
+    client.start("ten", "B", {}, connection=raw)
+    raw.commit()
+    raw.close()
+    assert [case.thread_id for case in client.list()] == ["B"]
+
+
+def test_an_async_session_starts_by_run_sync(client: Client, database_url: str, broker_url: str) -> None:
+    pytest.importorskip("greenlet")
+    from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+    async def start() -> None:
+        url = sa.make_url(postgres_url(database_url)).set(drivername="postgresql+psycopg")
+        engine = create_async_engine(url)
+        async with AsyncSession(engine) as session:
+            with pytest.raises(BadConnection, match="run_sync"):
+                client.start("ten", "A", {}, connection=session)
+            await session.run_sync(lambda s: client.start("ten", "A", {}, connection=s))
+            await session.rollback()
+            await session.run_sync(lambda s: client.start("ten", "B", {}, connection=s))
+            await session.commit()
+        await engine.dispose()
+
+    asyncio.run(start())
+    assert [case.thread_id for case in client.list()] == ["B"]
+    assert messages(broker_url) == 1

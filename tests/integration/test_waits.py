@@ -196,6 +196,17 @@ def test_the_inbox_shows_what_is_asked_the_oldest_first(client: Client, ask) -> 
     assert len(client.inbox(limit=1)) == 1
 
 
+def test_a_decision_of_a_past_that_was_undone_binds_nobody(client: Client, hand: Hand, db: Database) -> None:
+    ring = hand.start("A", flows.approve)
+    hand.step(ring, 0, wait_for("approval", into="approval", payload=Approval))
+    client.signal("approve", "A", "approval", YES)
+    client.rewind("approve", "A", to=0, repeat_effects=True, reason="the wrong papers were shown")
+    assert client.signal("approve", "A", "approval", NO).fate == "kept"
+    hand.step(ring, client.get("approve", "A").seq, wait_for("approval", into="approval", payload=Approval))
+    waits.deliver(db, ring.case)
+    assert client.get("approve", "A").state["approval"]["approved"] is False
+
+
 def test_a_repeat_after_the_case_has_ended_counts_once_too(client: Client, hand: Hand, ask) -> None:
     ring = ask(wait_for("a", into="a"))
     client.signal("several", "A", "a", 1, dedupe_key="k")

@@ -37,16 +37,21 @@ select 1 from keepstep.signals where case_id = :id and name = :name and dedupe_k
    and consumed_seq is not null
 """)
 
+_UNDONE = """coalesce((select max(seq) from keepstep.checkpoints where case_id = :id and kind = 'rewind'), -1)"""
+"""The seq up to which the case's past was undone by a rewind or restart: what was decided there binds nobody."""
+
 # The decision of this name that came first: consumed, or kept for a wait that hasn't begun.
-FIRST_DECISION = text("""
+FIRST_DECISION = text(f"""
 select payload::text as payload, consumed_seq from keepstep.signals
  where case_id = :id and name = :name and refused is null and not stream
+   and (consumed_seq is null or consumed_seq > {_UNDONE})
  order by id desc limit 1
 """)
 
 # How the last wait of this name ended, if it did.
-LAST_WAIT = text("""
-select fate from keepstep.waits where case_id = :id and name = :name and not stream order by seq desc limit 1
+LAST_WAIT = text(f"""
+select fate from keepstep.waits where case_id = :id and name = :name and not stream and seq >= {_UNDONE}
+ order by seq desc limit 1
 """)
 
 # What this actor has already said in the open wait that wants several.

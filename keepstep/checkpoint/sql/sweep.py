@@ -147,8 +147,8 @@ update keepstep.heads set due_at = clock_timestamp() + interval '1 minute'
 UNDELIVERED = text("""
 select h.id from keepstep.signals s
   join keepstep.heads h on h.id = s.case_id
-  join keepstep.waits w on w.case_id = h.id and w.seq = h.seq and w.name = s.name and w.fate is null
- where s.consumed_seq is null and s.refused is null and h.status = 'waiting'
+  join keepstep.waits w on w.case_id = h.id and w.name = s.name and w.stream = s.stream and w.fate is null
+ where s.consumed_seq is null and s.refused is null and s.counted_seq is null and h.status = 'waiting'
  order by random() limit :limit
 """)
 

@@ -118,9 +118,7 @@ class Steering(Connected):
         steered = steering.rewind(
             self.db,
             *_named(workflow, thread_id),
-            Order(
-                actor=actor, reason=reason, repeat_effects=repeat_effects, seen=self._seen(workflow, thread_id, seen)
-            ),
+            self._order(workflow, thread_id, seen, actor=actor, reason=reason, repeat_effects=repeat_effects),
             self._definition(workflow),
             to=to,
             max_state_bytes=self.settings.max_state_bytes,
@@ -144,9 +142,7 @@ class Steering(Connected):
         steered = steering.restart(
             self.db,
             *_named(workflow, thread_id),
-            Order(
-                actor=actor, reason=reason, repeat_effects=repeat_effects, seen=self._seen(workflow, thread_id, seen)
-            ),
+            self._order(workflow, thread_id, seen, actor=actor, reason=reason, repeat_effects=repeat_effects),
             self._definition(workflow),
             max_state_bytes=self.settings.max_state_bytes,
         )
