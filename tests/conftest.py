@@ -15,7 +15,7 @@ from keepstep import Client
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import postgres_url
 from tests import flows
-from tests.support.servers import TEMPLATE, SessionServers, Urls
+from tests.support.servers import TEMPLATE, SessionServers, Urls, copying
 from tests.support.trace import Trace
 from tests.support.worker import ROOT, Worker
 
@@ -66,7 +66,7 @@ def admin(urls: Urls) -> Iterator[Database]:
 def database_url(urls: Urls, admin: Database) -> Iterator[str]:
     """A fresh database with keepstep's tables."""
     name = f"t_{uuid.uuid4().hex[:12]}"
-    admin.run(sa.text(f"create database {name} template {TEMPLATE}"), {})
+    admin.run(sa.text(f"create database {name} template {TEMPLATE} {copying(admin)}"), {})
     yield urls.database(name)
     admin.run(sa.text(f"drop database if exists {name} with (force)"), {})
 

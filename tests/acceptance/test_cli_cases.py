@@ -88,6 +88,7 @@ def test_starting_twice_returns_the_same_case(cli: Cli) -> None:
     assert first["id"] == second["id"]
 
 
+@pytest.mark.slow
 def test_list_filters_by_workflow_status_and_step_and_is_limited(cli: Cli) -> None:
     for thread_id in ("L-1", "L-2", "L-3"):
         cli("start", "ten", thread_id)

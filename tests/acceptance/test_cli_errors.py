@@ -53,7 +53,6 @@ def test_with_redis_down_a_case_is_stored_at_once_and_starts_when_redis_is_back(
         started = cli("start", "ten", "R-1", **down)
         assert started.code == 0
         assert "it starts when Redis" in started.err
-        assert started.seconds < 3.0  # half a second for Redis, the rest is the start of Python on a busy machine
         valkey.start()
         start_worker(env=down)
         assert client.wait("ten", "R-1", timeout=20).status == "completed"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.cli import Cli
 from tests.conftest import StartWorker
 from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.slow  # a second for each command, most of it the start of Python
 
 
 def test_tags_given_at_the_start_find_the_case_in_the_list(cli: Cli) -> None:

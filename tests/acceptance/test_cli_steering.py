@@ -10,6 +10,8 @@ from tests.acceptance.cli import Cli
 from tests.support.hand import Hand
 from tests.support.stages import WF, bring
 
+pytestmark = pytest.mark.slow  # a second for each command, most of it the start of Python
+
 
 @pytest.fixture
 def hand(db: Database) -> Hand:

@@ -80,6 +80,7 @@ def is_completed(cli: Cli, thread_id: str) -> bool:
     return bool(cli("show", "ten", thread_id, "--json").json["status"] == "completed")
 
 
+@pytest.mark.slow
 def test_dev_runs_cases_starts_a_killed_worker_again_and_stops_all_on_sigterm(dev: Dev) -> None:
     eventually(dev.is_ready, 40, "the stack is up")
     cli = Cli(dev.exports)
@@ -98,12 +99,14 @@ def test_dev_runs_cases_starts_a_killed_worker_again_and_stops_all_on_sigterm(de
     assert all(is_free(port) for port in ports)
 
 
+@pytest.mark.slow
 def test_when_dev_says_that_it_is_up_its_worker_is_registered(dev: Dev) -> None:
     eventually(lambda: "keepstep is up" in dev.log.read_text(), 40, "the greeting")
     with Client(dev.exports["KEEPSTEP_DATABASE_URL"], dev.exports["KEEPSTEP_BROKER_URL"]) as client:
         assert [node.workflows["ten"] for node in nodes.everyone(client.db)] == [1]
 
 
+@pytest.mark.slow
 def test_a_second_dev_on_the_same_data_says_at_once_what_it_waits_for(
     dev: Dev, server_home: Path, tmp_path: Path
 ) -> None:

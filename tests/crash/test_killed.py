@@ -38,7 +38,7 @@ def test_a_pool_child_killed_at_any_write_point_loses_nothing(
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("pool", ["solo", "threads"])
+@pytest.mark.parametrize("pool", [pytest.param("solo", marks=pytest.mark.slow), "threads"])
 def test_a_whole_worker_killed_at_any_write_point_loses_nothing(
     client: Client, start_worker, trace: Trace, tmp_path: Path, point: str, pool: str
 ) -> None:

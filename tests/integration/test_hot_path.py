@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from keepstep import Client
 from keepstep.checkpoint import births, claims, commits
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import postgres_url
+from keepstep.dev.valkey import Valkey
 from keepstep.steps import state as states
 from keepstep.steps.decide import Returned, View, decide
 from tests import flows
@@ -43,15 +45,20 @@ def test_a_step_costs_two_round_trips_to_the_database(
     assert len(hot) - before == 2 * 10, hot[before:]
 
 
-def test_a_step_costs_one_publish(client: Client, start_worker, broker_url: str) -> None:
-    start_worker(concurrency=1, env={"KEEPSTEP_EVENTS": "false"})
-    client.start("ten", "warm", {})
-    client.wait("ten", "warm", 20)
-    with redis.Redis.from_url(broker_url) as valkey:
-        before = _calls(valkey, "lpush")
-        client.start("ten", "A", {})
-        client.wait("ten", "A", 20)
-        assert _calls(valkey, "lpush") - before == 10
+def test_a_step_costs_one_publish(database_url: str, start_worker, tmp_path: Path) -> None:
+    own = Valkey(tmp_path / "valkey", temporary=True)  # its counters are the whole server's
+    own.start()
+    try:
+        start_worker(concurrency=1, env={"KEEPSTEP_EVENTS": "false", "KEEPSTEP_BROKER_URL": own.url})
+        with Client(database_url, own.url, workflows=flows.ALL) as client, redis.Redis.from_url(own.url) as valkey:
+            client.start("ten", "warm", {})
+            client.wait("ten", "warm", 20)
+            before = _calls(valkey, "lpush")
+            client.start("ten", "A", {})
+            client.wait("ten", "A", 20)
+            assert _calls(valkey, "lpush") - before == 10
+    finally:
+        own.stop()
 
 
 def _calls(valkey: redis.Redis, command: str) -> int:

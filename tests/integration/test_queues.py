@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from keepstep import Client
 from tests.support.eventually import eventually
 
 
+@pytest.mark.slow
 def test_a_worker_that_gets_messages_of_another_service_says_so_once(client: Client, start_worker) -> None:
     worker = start_worker(env={"KEEPSTEP_WORKFLOWS": "keepstep.examples.intake"}, concurrency=1)
     for number in range(3):

@@ -216,6 +216,7 @@ def test_many_cases_start_in_a_bare_transaction(client: Client, raw: Any) -> Non
     assert client.ring(started) == 1500
 
 
+@pytest.mark.slow
 def test_an_unrung_start_runs_by_the_sweep(
     client: Client, database_url: str, start_worker: StartWorker, trace: Trace, db: Database
 ) -> None:

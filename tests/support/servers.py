@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import urlsplit, urlunsplit
 
 import sqlalchemy as sa
@@ -51,6 +52,13 @@ class SessionServers:
     def stop(self) -> None:
         if self._servers is not None:
             self._servers.stop()
+
+
+@cache
+def copying(admin: Database) -> str:
+    """How to copy the template: by its files, where the server can (from PostgreSQL 15 on), in half the time."""
+    version = admin.all(sa.text("select current_setting('server_version_num')::int as n"))[0].n
+    return "strategy file_copy" if version >= 150000 else ""
 
 
 def make_template(urls: Urls) -> None:
