@@ -9,6 +9,9 @@ from pathlib import Path
 
 import psutil
 
+HIDDEN = "hidden"
+"""The start of a process of another user that may not be seen: only the lease can judge it, so it counts as alive."""
+
 
 def executor() -> str:
     """This process as "pid:start"."""
@@ -29,7 +32,7 @@ def identity(pid: int) -> str | None:
 def is_alive(process: str) -> bool:
     """Whether the process "pid:start" of this very host still runs."""
     pid, _, started = process.partition(":")
-    return pid.isascii() and pid.isdigit() and started != "" and _started(int(pid)) == started
+    return pid.isascii() and pid.isdigit() and started != "" and _started(int(pid)) in (started, HIDDEN)
 
 
 @lru_cache(maxsize=1)
@@ -47,11 +50,24 @@ def _started(pid: int) -> str | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _started_by_psutil(pid)
+        if not Path("/proc/self/stat").exists():
+            return _started_by_psutil(pid)
+        return HIDDEN if _exists(pid) else None
     except OSError:
         return None
     state, *fields = stat[stat.rindex(")") + 2 :].split()
     return None if state in "ZXx" else fields[18]
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is such a process, though /proc doesn't show it (hidepid, systemd's ProtectProc)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def _started_by_psutil(pid: int) -> str | None:

@@ -34,3 +34,13 @@ def test_a_process_that_ended_is_dead_even_before_it_is_reaped() -> None:
     assert process.identity(child.pid) is None
     child.communicate()
     assert not process.is_alive(identity)
+
+
+def test_a_process_that_may_not_be_seen_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_allowed(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(process.os, "kill", not_allowed)
+    assert process.is_alive("999999999:1")
+    monkeypatch.undo()
+    assert not process.is_alive("999999999:1")
