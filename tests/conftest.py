@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from keepstep import Client
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import postgres_url
+from keepstep.testing.clock import Clock
 from tests import flows
 from tests.support.servers import TEMPLATE, SessionServers, Urls, copying
 from tests.support.trace import Trace
@@ -69,6 +70,12 @@ def database_url(urls: Urls, admin: Database) -> Iterator[str]:
     admin.run(sa.text(f"create database {name} template {TEMPLATE} {copying(admin)}"), {})
     yield urls.database(name)
     admin.run(sa.text(f"drop database if exists {name} with (force)"), {})
+
+
+@pytest.fixture
+def clock(database_url: str) -> Clock:
+    """The clock of this test's database, which can be put forward. Ask for it before `db` and `client`."""
+    return Clock(database_url)
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def start_many(
     for begin in range(0, len(in_order), BATCH):
         some = in_order[begin : begin + BATCH]
         if theirs is not None:
-            done |= _insert(theirs, workflow, some, common, terms)
+            done |= _insert(theirs, workflow, some, common | {"lent": True}, terms)
             continue
         with db.transaction() as own:
             own.execute(births.LOCK_TIMEOUT, {"milliseconds": str(LOCK_TIMEOUT_MS)})
@@ -136,6 +136,7 @@ def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
         "delay": terms.delay,
         "pinned_queue": terms.queue,
         "priority": terms.priority,
+        "lent": False,
     }
 
 

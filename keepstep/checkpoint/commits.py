@@ -56,7 +56,7 @@ def commit(
     if decision.move == "complete":
         row = db.one(hot.COMPLETE, params)
     elif decision.waits:
-        soonest = min((wait.timeout for wait in decision.waits if wait.timeout is not None), default=None)
+        soonest = min((s for wait in decision.waits for s in (wait.timeout, wait.remind_every) if s), default=None)
         waits = {"waits": _waits(decision.waits)}
         row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, soonest, None) | waits)
     else:
@@ -125,6 +125,7 @@ def _waits(waits: tuple[Wait, ...]) -> str:
                 "timeout": wait.timeout,
                 "on_timeout": as_json(wait.on_timeout),
                 "default_payload": None if wait.default is None else [codec.decode(wait.default)],
+                "remind_every": wait.remind_every,
                 "need_all": wait.need_all,
                 "stream": wait.stream,
                 "approvers": wait.approvers,

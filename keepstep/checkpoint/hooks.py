@@ -24,7 +24,7 @@ class DueHook:
 
 @dataclass(frozen=True, kw_only=True)
 class PendingHook:
-    """A hook to call. seq: of the case when the event happened. attempt: 1 on the first try."""
+    """A hook to call. seq: of the case when it happened. wait: what it reminds of. attempt: 1 on the first try."""
 
     id: int
     case: UUID
@@ -33,6 +33,7 @@ class PendingHook:
     thread_id: str
     event: str
     seq: int
+    wait: str | None
     attempt: int
 
 
@@ -55,6 +56,7 @@ def find(db: Database, hook: int) -> PendingHook | None:
         thread_id=row.thread_id,
         event=row.event,
         seq=row.seq,
+        wait=row.name,
         attempt=row.attempts,
     )
 

@@ -4,6 +4,7 @@ cases        who it is: one row a case, for ever (until retention)
 heads        where it stands: one row a live case, updated twice a step
 checkpoints  what each step changed: insert-only
 attempts     what failed, crashed, timed out or came late
+calls        recorded calls inside of steps, with their results
 signals      what was sent to a case
 audit        what operators did, and why
 hooks        hooks that have to be called
@@ -46,9 +47,12 @@ cases = sa.Table(
     sa.Column("finished_at", _instant),
     sa.Column("expires_at", _instant),
     sa.Column("hooks", ARRAY(sa.Text)),  # the events that its workflow had hooks for when it started
+    sa.Column("queue", sa.Text),  # the queue that the start chose for all steps
+    sa.Column("priority", sa.SmallInteger),  # of its messages, 0 to 9
     sa.Column("status", sa.Text),  # the final one; NULL while a head exists
     sa.Column("error", sa.JSON),
     sa.CheckConstraint("workflow <> '' and thread_id <> ''", name="cases_named"),
+    sa.CheckConstraint("priority between 0 and 9", name="cases_priority"),
     sa.CheckConstraint(_one_of("status", TERMINAL), name="cases_final_status"),
     sa.CheckConstraint("(status is null) = (finished_at is null)", name="cases_finished"),
     sa.Index("cases_thread", "workflow", "thread_id", unique=True),
@@ -71,25 +75,30 @@ heads = sa.Table(
     sa.Column("queue", sa.Text, nullable=False),
     sa.Column("timeout", sa.Double, nullable=False),  # seconds
     sa.Column("in_doubt", sa.Text, nullable=False),
+    sa.Column("heartbeat_timeout", sa.Double),  # seconds
     sa.Column("schema_version", sa.Integer, nullable=False),
     # the attempt that holds the lease
     sa.Column("lease", UUID),
     sa.Column("owner", UUID),
     sa.Column("executor", sa.Text),  # "pid:start" of the process on the owner's host
     sa.Column("deadline", _instant),
+    sa.Column("heartbeat_due", _instant),  # when it must have said that it goes on
+    sa.Column("detail", sa.JSON),  # what the step said of itself last, for its next attempt
+    sa.Column("doubt", UUID),  # the lease of the attempt of which nobody knows whether its call took effect
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
     sa.Column("crashes", sa.Integer, nullable=False, server_default="0"),
     sa.Column("node_deaths", sa.Integer, nullable=False, server_default="0"),
     sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("verifications", sa.Integer, nullable=False, server_default="0"),  # that came to nothing
     # when the sweep looks at it again, on a coarse grid while it is busy: the only indexed column that changes
     sa.Column("due_at", _instant, nullable=False),
     sa.Column("entered_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("snapshot_seq", sa.Integer, nullable=False),
     sa.Column("weight", sa.Integer, nullable=False, server_default="0"),
     sa.Column("reason", sa.JSON),
-    sa.Column("pinned_queue", sa.Text),  # the queue that the start chose for all steps
-    sa.Column("priority", sa.SmallInteger),  # of its messages, 0 to 9
+    sa.Column("pinned_queue", sa.Text),  # as in cases, where the hot path need not look
+    sa.Column("priority", sa.SmallInteger),
     sa.CheckConstraint("priority between 0 and 9", name="heads_priority"),
     sa.CheckConstraint(_one_of("status", LIVE), name="heads_status"),
     sa.CheckConstraint("(status = 'running') = (lease is not null)", name="heads_lease"),
@@ -116,11 +125,13 @@ checkpoints = sa.Table(
     sa.Column("schema_version", sa.Integer, nullable=False),
     sa.Column("is_snapshot", sa.Boolean, nullable=False),
     sa.Column("payload", sa.JSON, nullable=False),
+    sa.Column("key_read", sa.Boolean),  # whether the step's code asked for its idempotency key
+    sa.Column("cost", sa.JSON),  # what the step says that its call cost
     sa.Column("started_at", _instant),
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint("seq >= 0 and (seq > 0 or is_snapshot)", name="checkpoints_begin"),
     sa.CheckConstraint(
-        "kind in ('start', 'step', 'signal', 'timeout', 'skip', 'rewind', 'fork')", name="checkpoints_kind"
+        "kind in ('start', 'step', 'verify', 'signal', 'timeout', 'skip', 'rewind', 'fork')", name="checkpoints_kind"
     ),
     sa.CheckConstraint(_one_of("status", _CHECKPOINTED), name="checkpoints_status"),
 )
@@ -137,13 +148,33 @@ attempts = sa.Table(
     sa.Column("node", UUID),
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("error", sa.JSON),
+    sa.Column("cost", sa.JSON),
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint(
         "outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', "
-        "'released', 'late')",
+        "'released', 'late', 'in_doubt', 'not_done', 'unknown')",
         name="attempts_outcome",
     ),
     sa.Index("attempts_case", "case_id", "seq"),
+)
+
+calls = sa.Table(
+    "calls",
+    metadata,
+    sa.Column("case_id", UUID, primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("step", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("key", UUID, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),  # of its arguments
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("lease", UUID, nullable=False),  # of the attempt that called last
+    sa.Column("result", sa.JSON),  # NULL while nobody knows it: a result is wrapped in a list
+    sa.Column("cost", sa.JSON),
+    sa.Column("begun_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("done_at", _instant),
+    sa.CheckConstraint("name <> ''", name="calls_named"),
+    sa.CheckConstraint("(result is null) = (done_at is null)", name="calls_done"),
 )
 
 signals = sa.Table(
@@ -203,6 +234,8 @@ waits = sa.Table(
     sa.Column("stream", sa.Boolean, nullable=False, server_default=sa.false()),  # takes the oldest message
     sa.Column("approvers", sa.SmallInteger, nullable=False, server_default="1"),  # different actors that must agree
     sa.Column("digest", sa.Text),  # of the prompt and the payload schema: what a decision is about
+    sa.Column("remind_every", sa.Double),  # seconds
+    sa.Column("remind_at", _instant),
     sa.Column("opened_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("closed_at", _instant),
     sa.Column("fate", sa.Text),  # NULL while open
@@ -233,6 +266,7 @@ hooks = sa.Table(
     sa.Column("case_id", UUID, nullable=False),
     sa.Column("event", sa.Text, nullable=False),
     sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("name", sa.Text),  # of the wait that it is about
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("due_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("error", sa.JSON),

@@ -53,7 +53,10 @@ def deliver(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
 
 
 def expire(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
-    """Deliver first; then, if a wait's deadline has passed, go on as it says: a step, a default, or failure."""
+    """Deliver first; then, if a wait's deadline has passed, go on as it says: a step, a default, or failure.
+
+    Otherwise it may be time to remind somebody.
+    """
     with db.transaction() as connection:
         head = lock_head(connection, case)
         if head is None or head.status != "waiting":
@@ -62,8 +65,14 @@ def expire(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
         if ring is not None:
             return ring
         head = lock_head(connection, case)
+        if head is None:
+            return None
         overdue = connection.execute(sql.OVERDUE, {"id": case}).first()
-        return None if head is None or overdue is None else _expire(connection, head, overdue)
+        if overdue is not None:
+            return _expire(connection, head, overdue)
+        connection.execute(sql.REMIND, {"id": case, "seq": head.seq})
+        connection.execute(sql.NEXT_DEADLINE, {"id": case})
+        return None
 
 
 def deliver_locked(connection: sa.Connection, head: Row, fits: Fits) -> Ring | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from keepstep.steps.definition import where
 from keepstep.steps.errors import DefinitionError
 
-Event = Literal["held", "completed", "failed", "cancelled"]
+Event = Literal["held", "completed", "failed", "cancelled", "remind"]
 EVENTS: tuple[str, ...] = get_args(Event)
 
 Hook = Callable[..., Any]
@@ -21,13 +21,15 @@ Hook = Callable[..., Any]
 class HookCall:
     """The one outside call that a hook makes.
 
-    key: an idempotency key, the same on every attempt. attempt: 1 on the first try.
+    key: an idempotency key, the same on every attempt. attempt: 1 on the first try. wait: on "remind", the name of the
+    wait that nobody has answered yet.
     """
 
     event: str
     key: str
     attempt: int
     log: logging.LoggerAdapter[logging.Logger]
+    wait: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ class WaitFor(Outcome):
     timeout: float | None = None
     on_timeout: str | None = None
     default: Any = UNSET
+    remind_every: float | None = None
     approvers: int = 1
     stream: bool = False
 
@@ -52,6 +53,7 @@ def wait_for(
     timeout: timedelta | float | None = None,
     on_timeout: str | None = None,
     default: Any = UNSET,
+    remind_every: timedelta | float | None = None,
     approvers: int = 1,
     update: Update | None = None,
 ) -> WaitFor:
@@ -60,7 +62,8 @@ def wait_for(
     into: the field of the state that takes the payload. then: the step to go on with (default: the next one).
     payload: the pydantic model that a payload must fit, or choices: the values it may be; checked when the signal is
     sent. prompt: JSON for the person who decides. timeout: a timedelta or seconds, default none; when time is up the
-    case goes on with the step `on_timeout`, or as if `default` had been sent, or else it fails. approvers: how many
+    case goes on with the step `on_timeout`, or as if `default` had been sent, or else it fails. remind_every: a
+    timedelta or seconds, after each of which the workflow's hooks for "remind" are called. approvers: how many
     different actors must agree before the case goes on; one refusal (`approved` is false) is enough.
     """
     seconds = None if timeout is None else seconds_of(timeout)
@@ -70,6 +73,9 @@ def wait_for(
         raise ValueError(f"wait_for({name!r}): either on_timeout= or default= follows the timeout")
     if payload is not None and choices is not None:
         raise ValueError(f"wait_for({name!r}): a payload is described by payload= or by choices=")
+    reminding = None if remind_every is None else seconds_of(remind_every)
+    if reminding is not None and reminding <= 0:
+        raise ValueError(f"wait_for({name!r}, remind_every={remind_every!r}): give a duration above zero")
     if approvers < 1:
         raise ValueError(f"wait_for({name!r}, approvers={approvers!r}): at least one is needed")
     return WaitFor(
@@ -82,6 +88,7 @@ def wait_for(
         timeout=seconds,
         on_timeout=on_timeout,
         default=default,
+        remind_every=reminding,
         approvers=approvers,
         update=update or {},
     )

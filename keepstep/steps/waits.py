@@ -21,8 +21,8 @@ from keepstep.steps.workflow import Step, Target, Workflow
 class Wait:
     """One signal that a case waits for.
 
-    timeout: seconds. schema: the payload's JSON Schema. default: JSON text of the payload that the deadline delivers.
-    digest: of what is asked, so that a decision about something else can be refused.
+    timeout, remind_every: seconds. schema: the payload's JSON Schema. default: JSON text of the payload that the
+    deadline delivers. digest: of what is asked, so that a decision about something else can be refused.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Wait:
     timeout: float | None
     on_timeout: Target | None
     default: str | None
+    remind_every: float | None
     need_all: bool
     stream: bool
     approvers: int
@@ -54,6 +55,11 @@ def _wait(workflow: Workflow, step: Step, asked: WaitFor, *, need_all: bool) -> 
             path=states.pointer(asked.into),
         )
     states.refuse_what_json_lacks(asked.prompt, "prompt")
+    if asked.remind_every is not None and "remind" not in workflow.hooks:
+        raise BadOutcome(
+            f"wait_for({asked.name!r}, remind_every=...): nobody would be reminded, because {workflow.name!r} has no "
+            'hook for it. Declare one with @workflow.on("remind").'
+        )
     schema = _schema(workflow, asked)
     expired = None if asked.on_timeout is None else workflow.follow(step, asked.on_timeout)
     return Wait(
@@ -65,6 +71,7 @@ def _wait(workflow: Workflow, step: Step, asked: WaitFor, *, need_all: bool) -> 
         timeout=asked.timeout,
         on_timeout=None if expired is None else expired.target,
         default=_default(workflow, asked),
+        remind_every=asked.remind_every,
         need_all=need_all,
         stream=asked.stream,
         approvers=asked.approvers,

@@ -30,8 +30,9 @@ def call_hooks(engine: Engine, hook_id: int) -> None:
         name = f"hook:{pending.event}:{getattr(function, '__name__', 'hook')}"
         call = HookCall(
             event=pending.event,
-            key=str(idempotency_key(pending.run, pending.seq, name)),
+            key=str(idempotency_key(pending.run, pending.seq, f"{name}:{pending.id}")),  # held twice is told twice
             attempt=pending.attempt,
+            wait=pending.wait,
             log=case_logger(pending.workflow, pending.thread_id, name, pending.seq),
         )
         try:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from keepstep import Client, DefinitionError, Workflow
 from keepstep.checkpoint import hooks, recovery
 from keepstep.checkpoint.database import Database
+from keepstep.testing.clock import Clock
 from tests import flows
 from tests.support.eventually import eventually
 from tests.support.hand import LIMITS, Hand
@@ -30,14 +31,14 @@ def test_a_hook_is_called_when_its_case_ends(client: Client, start_worker, trace
 
 
 def test_a_hook_that_raises_is_called_again_under_the_same_key(
-    client: Client, start_worker, trace: Trace, db: Database
+    clock: Clock, client: Client, start_worker, trace: Trace, db: Database
 ) -> None:
     start_worker()
     client.start("once", "A", {"value": "hook raises"})
     eventually(lambda: told(trace, "A"), 20)
     error = sa.text("select error->>'message' as message from keepstep.hooks")
     assert eventually(lambda: (r := db.all(error)) and r[0].message) == "the webhook is down"
-    db.run(sa.text("update keepstep.hooks set due_at = clock_timestamp()"), {})
+    clock.advance(60)
     eventually(lambda: len(told(trace, "A")) == 2, 20)
     lines = [line for line in trace.lines("A") if line.step.startswith("on_")]
     assert [line.attempt for line in lines] == [1, 2]

@@ -196,6 +196,23 @@ def test_all_steps_of_a_pinned_case_use_its_queue(client: Client, db: Database) 
     assert {(ring.queue, ring.priority) for ring in recovery.wake(db, LIMITS)} == {("slow", 7), ("keepstep", None)}
 
 
+def test_an_ended_case_that_is_revived_or_forked_keeps_its_queue_and_priority(client: Client, db: Database) -> None:
+    client.start("approve", "A", {}, queue="slow", priority=7)
+    client.cancel("approve", "A")
+    client.rewind("approve", "A", to=0, repeat_effects=True)
+    client.cancel("approve", "A")
+    client.fork("approve", "A", at=0, new_thread_id="B", repeat_effects=True)
+    client.restart("approve", "A", repeat_effects=True)
+    for thread_id in "AB":
+        case = client.get("approve", thread_id)
+        assert (case.status, case.queue, case.priority) == ("queued", "slow", 7)
+    client.cancel("approve", "A")
+    client.start("approve", "A", {}, if_exists="restart", queue="other")
+    client.cancel("approve", "A")
+    client.restart("approve", "A", repeat_effects=True)
+    assert (client.get("approve", "A").queue, client.get("approve", "A").priority) == ("other", None)
+
+
 def test_a_commit_whose_reply_was_lost_rings_on_the_pinned_queue(client: Client, db: Database) -> None:
     hand = Hand(db)
     client.start("ten", "A", {}, queue="slow", priority=7)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from pydantic import BaseModel
 
 from keepstep import (
@@ -27,6 +26,7 @@ from keepstep.checkpoint import reads, recovery, waits
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.ring import Ring
 from keepstep.steps.errors import BadSignal
+from keepstep.testing.clock import Clock
 from tests import flows
 from tests.support.hand import LIMITS, Hand
 
@@ -153,7 +153,7 @@ def test_a_default_of_none_is_a_default(client: Client, ask, db: Database) -> No
     assert waits.expire(db, ring.case).step == "after_a"
 
 
-def test_the_next_deadline_counts_when_one_of_all_has_come(client: Client, ask, db: Database) -> None:
+def test_the_next_deadline_counts_when_one_of_all_has_come(clock: Clock, client: Client, ask, db: Database) -> None:
     ring = ask(
         wait_all(
             wait_for("a", into="a", timeout=0, default="too late"),
@@ -164,7 +164,8 @@ def test_the_next_deadline_counts_when_one_of_all_has_come(client: Client, ask, 
     case = client.get("several", "A")
     assert (case.status, case.state["a"]) == ("waiting", "too late")
     assert recovery.overdue_waits(db, LIMITS) == []
-    db.run(sa.text("update keepstep.waits set deadline = clock_timestamp()"), {})
+    clock.advance(timedelta(days=1))
+    assert recovery.overdue_waits(db, LIMITS) == [ring.case]
     assert waits.expire(db, ring.case).step == "after_b"
 
 
@@ -216,10 +217,12 @@ def test_a_repeat_after_the_case_has_ended_counts_once_too(client: Client, hand:
     assert client.signal("several", "A", "a", 1, dedupe_key="k").fate == "repeated"
 
 
-def test_a_sleep_until_an_instant_wakes_then_and_once(client: Client, ask, db: Database) -> None:
+def test_a_sleep_until_an_instant_wakes_then_and_once(clock: Clock, client: Client, ask, db: Database) -> None:
     ring = ask(sleep_until(datetime.now(UTC) + timedelta(hours=1)))
     assert recovery.wake(db, LIMITS) == []
-    db.run(sa.text("update keepstep.heads set due_at = due_at - interval '2 hours'"), {})
+    clock.advance(timedelta(minutes=59))
+    assert recovery.wake(db, LIMITS) == []
+    clock.advance(timedelta(minutes=2))
     assert [r.case for r in recovery.wake(db, LIMITS)] == [ring.case]
     assert recovery.wake(db, LIMITS) == []
     with pytest.raises(ValueError, match="time zone"):

@@ -9,16 +9,17 @@ from keepstep.checkpoint.sql.hot import GRID
 # Insert cases, their heads and their first checkpoints. No row for a thread id that is taken: a conflict aborts no
 # transaction, so it is safe inside the caller's own. The rows come sorted by id, so that two such statements never wait
 # for each other; they are told apart by `run`, so that the same thread id twice in one statement makes one case. All
-# types are said, because drivers differ in what they send.
+# types are said, because drivers differ in what they send. `lent`: in the caller's transaction, of whose end we may
+# never hear, so the sweep looks at the case as soon as it sees it.
 START = text(f"""
 with r as (
   select * from unnest(cast(:ids as uuid[]), cast(:runs as uuid[]), cast(:thread_ids as text[]),
                        cast(:inputs as text[]), cast(:payloads as text[]))
                     as r (id, run, thread_id, input, payload)
 ), c as (
-  insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks)
+  insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks, queue, priority)
   select r.id, r.run, cast(:workflow as text), r.thread_id, cast(:tags as jsonb), cast(r.input as json),
-         cast(:retention as float8), cast(:hooks as text[])
+         cast(:retention as float8), cast(:hooks as text[]), cast(:pinned_queue as text), cast(:priority as smallint)
     from r
   on conflict do nothing
   returning id, run
@@ -28,7 +29,8 @@ with r as (
           priority)
   select id, cast(:workflow as text), 0, cast(:status as text), cast(:target as text), cast(:queue as text),
          cast(:timeout as float8), cast(:in_doubt as text), cast(:schema_version as int),
-         coalesce(clock_timestamp() + make_interval(secs => cast(:delay as float8)), {GRID}), 0,
+         coalesce(clock_timestamp() + make_interval(secs => cast(:delay as float8)),
+                  case when cast(:lent as boolean) then clock_timestamp() + interval '1 second' else {GRID} end), 0,
          cast(:pinned_queue as text), cast(:priority as smallint)
     from c
 ), k as (
@@ -49,10 +51,13 @@ select id, input::text as input, status is not null as ended from keepstep.cases
 # What one case was started with.
 INPUT_OF = text("select input::text as input from keepstep.cases where id = :id")
 
-# The terms of a start that restarts an ended case, whose head, with its old terms, was gone.
+# The terms of a start that restarts an ended case, which has been revived with its old ones.
 RENEW_TERMS = text("""
 with k as (
-  update keepstep.cases set tags = coalesce(cast(:tags as jsonb), tags) where id = :id
+  update keepstep.cases
+     set tags = coalesce(cast(:tags as jsonb), tags), queue = cast(:queue as text),
+         priority = cast(:priority as smallint)
+   where id = :id
 )
 update keepstep.heads
    set pinned_queue = cast(:queue as text), queue = coalesce(cast(:queue as text), queue),

@@ -19,7 +19,7 @@ returning o.id, o.event, due.workflow, due.thread_id
 
 # One of them, for the task that calls it.
 ONE = text("""
-select o.id, o.case_id, o.event, o.seq, o.attempts, k.run, k.workflow, k.thread_id
+select o.id, o.case_id, o.event, o.seq, o.name, o.attempts, k.run, k.workflow, k.thread_id
   from keepstep.hooks o join keepstep.cases k on k.id = o.case_id where o.id = :id
 """)
 

@@ -97,13 +97,14 @@ COMMIT = text(f"{_ADVANCE} select seq, paused, queue, priority from h")
 # The same, into one or more waits.
 COMMIT_WAIT = text(f"""{_ADVANCE}, w as (
   insert into keepstep.waits (case_id, seq, name, into_field, then_target, payload_schema, prompt, deadline, on_timeout,
-                              default_payload, need_all, stream, approvers, digest)
+                              default_payload, need_all, stream, approvers, digest, remind_every, remind_at)
   select h.id, h.seq, r.name, r.into_field, r.then_target, r.payload_schema, r.prompt,
          clock_timestamp() + make_interval(secs => r.timeout), r.on_timeout, r.default_payload, r.need_all, r.stream,
-         r.approvers, r.digest
+         r.approvers, r.digest, r.remind_every, clock_timestamp() + make_interval(secs => r.remind_every)
     from h, json_to_recordset(cast(:waits as json)) as r(
            name text, into_field text, then_target json, payload_schema json, prompt json, timeout float8,
-           on_timeout json, default_payload json, need_all boolean, stream boolean, approvers smallint, digest text))
+           on_timeout json, default_payload json, need_all boolean, stream boolean, approvers smallint, digest text,
+           remind_every float8))
 select seq, paused from h""")
 
 END_CASE = """update keepstep.cases c

@@ -149,11 +149,22 @@ select name, seq as wait_seq, into_field, then_target::text as then_target, on_t
  order by deadline limit 1
 """)
 
-# A wait without a deadline was decided, or another one's deadline comes next.
+# A wait was decided, or has been reminded of: when another deadline or reminder comes next.
 NEXT_DEADLINE = text("""
 update keepstep.heads h set due_at = coalesce(
-  (select min(deadline) from keepstep.waits w where w.case_id = h.id and w.fate is null), 'infinity')
+  (select min(least(deadline, remind_at)) from keepstep.waits w where w.case_id = h.id and w.fate is null), 'infinity')
  where h.id = :id and h.status = 'waiting'
+""")
+
+# Have the hooks called for the waits of the locked case that it is time to remind of. What came due while everything
+# was down is one reminder.
+REMIND = text("""
+with w as (
+  update keepstep.waits set remind_at = clock_timestamp() + make_interval(secs => remind_every)
+   where case_id = :id and fate is null and remind_at <= clock_timestamp()
+  returning case_id, name
+)
+insert into keepstep.hooks (case_id, event, seq, name) select case_id, 'remind', :seq, name from w
 """)
 
 _CLOSE = """w as (

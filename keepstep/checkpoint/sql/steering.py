@@ -42,16 +42,16 @@ def _revive(move: str) -> str:
     return f"""
 with k as (
   update keepstep.cases set status = null, finished_at = null, expires_at = null, error = null
-   where id = :id and {guard(move)} returning id, workflow
+   where id = :id and {guard(move)} returning id, workflow, queue, priority
 )
 insert into keepstep.heads
        (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, attempt, due_at, reason,
-        snapshot_seq, weight)
-select k.id, k.workflow, :seq, 'held', :target, :queue, :timeout, :in_doubt, :schema_version,
+        snapshot_seq, weight, pinned_queue, priority)
+select k.id, k.workflow, :seq, 'held', :target, coalesce(k.queue, :queue), :timeout, :in_doubt, :schema_version,
        coalesce((select max(attempt) from keepstep.attempts where case_id = k.id and seq = :seq), 0),
        'infinity', json_build_object('why', 'an operator revives it'), last.seq,
        (select coalesce(sum(octet_length(payload::text) + :overhead), 0)
-          from keepstep.checkpoints where case_id = k.id and seq > last.seq)
+          from keepstep.checkpoints where case_id = k.id and seq > last.seq), k.queue, k.priority
   from k, lateral (select max(seq) as seq from keepstep.checkpoints where case_id = k.id and is_snapshot) last
 """
 
@@ -155,21 +155,23 @@ update keepstep.signals set refused = :why where case_id = :id and consumed_seq 
 _COPIED = ", ".join(
     column.name
     for column in waits.columns
-    if column.name not in ("case_id", "seq", "deadline", "opened_at", "closed_at", "fate")
+    if column.name not in ("case_id", "seq", "deadline", "remind_at", "opened_at", "closed_at", "fate")
 )
 
 # Ask again what case `source` was waiting for after its checkpoint `at`, with the whole time that there was.
 REOPEN_WAITS = text(f"""
 with w as (
-  insert into keepstep.waits (case_id, seq, deadline, {_COPIED})
-  select :id, :new_seq, clock_timestamp() + (deadline - opened_at), {_COPIED} from keepstep.waits w
+  insert into keepstep.waits (case_id, seq, deadline, remind_at, {_COPIED})
+  select :id, :new_seq, clock_timestamp() + (deadline - opened_at),
+         clock_timestamp() + make_interval(secs => remind_every), {_COPIED} from keepstep.waits w
    where case_id = :source and not exists (
            select from keepstep.signals s where s.case_id = w.case_id and s.name = w.name and s.stream = w.stream
               and s.consumed_seq > w.seq and s.consumed_seq <= :at)
      and seq = (select max(seq) from keepstep.waits where case_id = :source and seq <= :at)
-  returning deadline
+  returning deadline, remind_at
 )
-update keepstep.heads set due_at = coalesce((select min(deadline) from w), 'infinity') where id = :id
+update keepstep.heads set due_at = coalesce((select min(least(deadline, remind_at)) from w), 'infinity')
+ where id = :id
 """)
 
 # What a case was started with.
@@ -182,17 +184,18 @@ update keepstep.cases set run = :run, input = coalesce(cast(:input as json), inp
 
 # A case of its own, from a checkpoint of another. No row: the thread id is taken.
 FORK_CASE = text("""
-insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks)
-select :id, :run, workflow, :thread_id, tags, input, retention, hooks from keepstep.cases where id = :source
+insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks, queue, priority)
+select :id, :run, workflow, :thread_id, tags, input, retention, hooks, queue, priority
+  from keepstep.cases where id = :source
 on conflict do nothing returning id
 """)
 
 FORK_HEAD = text(f"""
 insert into keepstep.heads (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at,
                             snapshot_seq, pinned_queue, priority)
-select :id, k.workflow, 0, :status, :target, coalesce(h.pinned_queue, :queue), :timeout, :in_doubt, :schema_version,
-       case :status when 'queued' then {GRID} else 'infinity' end, 0, h.pinned_queue, h.priority
-  from keepstep.cases k left join keepstep.heads h on h.id = k.id where k.id = :source
+select :id, k.workflow, 0, :status, :target, coalesce(k.queue, :queue), :timeout, :in_doubt, :schema_version,
+       case :status when 'queued' then {GRID} else 'infinity' end, 0, k.queue, k.priority
+  from keepstep.cases k where k.id = :source
 """)
 
 # Who did it, and why.

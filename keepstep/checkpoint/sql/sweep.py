@@ -161,6 +161,7 @@ with gone as (
   returning id
 ), k as (delete from keepstep.checkpoints where case_id in (select id from gone)
 ), a as (delete from keepstep.attempts where case_id in (select id from gone)
+), l as (delete from keepstep.calls where case_id in (select id from gone)
 ), s as (delete from keepstep.signals where case_id in (select id from gone)
 ), w as (delete from keepstep.waits where case_id in (select id from gone)
 ), u as (delete from keepstep.audit where case_id in (select id from gone)

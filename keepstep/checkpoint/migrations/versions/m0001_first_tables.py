@@ -18,9 +18,10 @@ CREATE TABLE keepstep.attempts (
     node UUID,
     outcome TEXT NOT NULL,
     error JSON,
+    cost JSON,
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (id),
-    CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'released', 'late'))
+    CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'released', 'late', 'in_doubt', 'not_done', 'unknown'))
 );
 
 CREATE INDEX attempts_case ON keepstep.attempts (case_id, seq);
@@ -39,6 +40,24 @@ CREATE TABLE keepstep.audit (
 
 CREATE INDEX audit_case ON keepstep.audit (case_id, id);
 
+CREATE TABLE keepstep.calls (
+    case_id UUID NOT NULL,
+    seq INTEGER NOT NULL,
+    step TEXT NOT NULL,
+    name TEXT NOT NULL,
+    key UUID NOT NULL,
+    digest TEXT NOT NULL,
+    attempts INTEGER DEFAULT '1' NOT NULL,
+    lease UUID NOT NULL,
+    result JSON,
+    cost JSON,
+    begun_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+    done_at TIMESTAMP WITH TIME ZONE,
+    PRIMARY KEY (case_id, seq, step, name),
+    CONSTRAINT calls_named CHECK (name <> ''),
+    CONSTRAINT calls_done CHECK ((result is null) = (done_at is null))
+);
+
 CREATE TABLE keepstep.cases (
     id UUID NOT NULL,
     run UUID NOT NULL,
@@ -52,10 +71,13 @@ CREATE TABLE keepstep.cases (
     finished_at TIMESTAMP WITH TIME ZONE,
     expires_at TIMESTAMP WITH TIME ZONE,
     hooks TEXT[],
+    queue TEXT,
+    priority SMALLINT,
     status TEXT,
     error JSON,
     PRIMARY KEY (id),
     CONSTRAINT cases_named CHECK (workflow <> '' and thread_id <> ''),
+    CONSTRAINT cases_priority CHECK (priority between 0 and 9),
     CONSTRAINT cases_final_status CHECK (status in ('cancelled', 'completed', 'failed')),
     CONSTRAINT cases_finished CHECK ((status is null) = (finished_at is null))
 );
@@ -83,11 +105,13 @@ CREATE TABLE keepstep.checkpoints (
     schema_version INTEGER NOT NULL,
     is_snapshot BOOLEAN NOT NULL,
     payload JSON NOT NULL,
+    key_read BOOLEAN,
+    cost JSON,
     started_at TIMESTAMP WITH TIME ZONE,
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (case_id, seq),
     CONSTRAINT checkpoints_begin CHECK (seq >= 0 and (seq > 0 or is_snapshot)),
-    CONSTRAINT checkpoints_kind CHECK (kind in ('start', 'step', 'signal', 'timeout', 'skip', 'rewind', 'fork')),
+    CONSTRAINT checkpoints_kind CHECK (kind in ('start', 'step', 'verify', 'signal', 'timeout', 'skip', 'rewind', 'fork')),
     CONSTRAINT checkpoints_status CHECK (status in ('completed', 'queued', 'sleeping', 'waiting'))
 );
 
@@ -101,16 +125,21 @@ CREATE TABLE keepstep.heads (
     queue TEXT NOT NULL,
     timeout DOUBLE PRECISION NOT NULL,
     in_doubt TEXT NOT NULL,
+    heartbeat_timeout DOUBLE PRECISION,
     schema_version INTEGER NOT NULL,
     lease UUID,
     owner UUID,
     executor TEXT,
     deadline TIMESTAMP WITH TIME ZONE,
+    heartbeat_due TIMESTAMP WITH TIME ZONE,
+    detail JSON,
+    doubt UUID,
     attempt INTEGER DEFAULT '0' NOT NULL,
     failures INTEGER DEFAULT '0' NOT NULL,
     crashes INTEGER DEFAULT '0' NOT NULL,
     node_deaths INTEGER DEFAULT '0' NOT NULL,
     deferrals INTEGER DEFAULT '0' NOT NULL,
+    verifications INTEGER DEFAULT '0' NOT NULL,
     due_at TIMESTAMP WITH TIME ZONE NOT NULL,
     entered_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     snapshot_seq INTEGER NOT NULL,
@@ -136,6 +165,7 @@ CREATE TABLE keepstep.hooks (
     case_id UUID NOT NULL,
     event TEXT NOT NULL,
     seq INTEGER NOT NULL,
+    name TEXT,
     attempts INTEGER DEFAULT '0' NOT NULL,
     due_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     error JSON,
@@ -206,6 +236,8 @@ CREATE TABLE keepstep.waits (
     stream BOOLEAN DEFAULT false NOT NULL,
     approvers SMALLINT DEFAULT '1' NOT NULL,
     digest TEXT,
+    remind_every DOUBLE PRECISION,
+    remind_at TIMESTAMP WITH TIME ZONE,
     opened_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     closed_at TIMESTAMP WITH TIME ZONE,
     fate TEXT,
@@ -228,5 +260,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them, with everything in them."""
-    for table in ("waits", "signals", "nodes", "hooks", "heads", "checkpoints", "cases", "audit", "attempts"):
+    for table in ("waits", "signals", "nodes", "hooks", "heads", "checkpoints", "cases", "calls", "audit", "attempts"):
         op.execute(f"drop table keepstep.{table}")
