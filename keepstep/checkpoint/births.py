@@ -132,6 +132,7 @@ def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
         "queue": first.queue,
         "timeout": first.timeout,
         "in_doubt": first.in_doubt,
+        "heartbeat_timeout": first.heartbeat_timeout,
         "schema_version": workflow.schema_version,
         "delay": terms.delay,
         "pinned_queue": terms.queue,

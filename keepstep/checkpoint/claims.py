@@ -27,7 +27,11 @@ class Claimant:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A leased attempt. state: None when `damage` says why it can't be loaded. elapsed: seconds at this step."""
+    """A leased attempt.
+
+    state: None when `damage` says why it can't be loaded. elapsed: seconds at this step. doubt: the lease of an attempt
+    whose call is in doubt, and to be verified by this one. detail: what the step's last heartbeat said.
+    """
 
     delivery: Delivery
     lease: UUID
@@ -37,9 +41,13 @@ class Claim:
     run: UUID
     step: str
     timeout: float
+    in_doubt: str
     attempt: int
     failures: int
     deferrals: int
+    verifications: int
+    doubt: UUID | None
+    detail: Any
     schema_version: int
     weight: int
     deadline: datetime
@@ -68,7 +76,10 @@ def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> 
 
 
 def claim_again(db: Database, late: Claim) -> bool:
-    """Take the late attempt's lease again. False: somebody else claimed, moved, ended or restarted the case since."""
+    """Take the late attempt's lease again. False: somebody else claimed, moved, ended or restarted the case since.
+
+    A case that is held, or waits to be verified, because of this very attempt is its own again.
+    """
     params = {
         "id": late.delivery.case,
         "seq": late.delivery.seq,
@@ -96,9 +107,13 @@ def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Cla
         run=row.run,
         step=row.step,
         timeout=row.timeout,
+        in_doubt=row.in_doubt,
         attempt=row.attempt,
         failures=row.failures,
         deferrals=row.deferrals,
+        verifications=row.verifications,
+        doubt=row.doubt,
+        detail=None if row.detail is None else codec.decode(row.detail),
         schema_version=row.schema_version,
         weight=row.weight,
         deadline=row.deadline,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
+
+import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import Link, link
@@ -20,7 +23,7 @@ from keepstep.steps.workflow import Target
 LATE_BYTES = 256 * 1024
 """The largest change of a late result that is kept."""
 
-_OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": "failed"}
+_OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": "failed", "doubt": "in_doubt"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +40,15 @@ def weigh(claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: b
     return link(claim.state, decision.state, claim.weight, max_bytes=max_state_bytes, snapshot=snapshot)
 
 
+class Runs(Protocol):
+    """What runs a statement: the database, or a transaction that the step's own statements are in."""
+
+    def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
+        """Run it; its first row."""
+
+
 def commit(
-    db: Database, claim: Claim, decision: Decision, stored: Link | None, *, version: int, took: float
+    db: Runs, claim: Claim, decision: Decision, stored: Link | None, *, version: int, took: float
 ) -> Committed | None:
     """Write the checkpoint and advance the head, or end the attempt otherwise. None: the lease was lost.
 
@@ -56,14 +66,23 @@ def commit(
     if decision.move == "complete":
         row = db.one(hot.COMPLETE, params)
     elif decision.waits:
-        soonest = min((s for wait in decision.waits for s in (wait.timeout, wait.remind_every) if s), default=None)
+        soonest = min(
+            (s for wait in decision.waits for s in (wait.timeout, wait.remind_every) if s is not None), default=None
+        )
         waits = {"waits": _waits(decision.waits)}
         row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, soonest, None) | waits)
     else:
         row = db.one(hot.COMMIT, params | _target(decision.target, decision.delay, decision.until))
-    row = row or db.one(hot.LANDED, fence | {"seq": claim.delivery.seq})
-    if row is None:
-        return None
+    return landed(db, claim, decision) if row is None else _committed(claim, decision, row)
+
+
+def landed(db: Runs, claim: Claim, decision: Decision) -> Committed | None:
+    """Whether the checkpoint of this very attempt is there: it was written, and only the reply was lost."""
+    row = db.one(hot.LANDED, {"id": claim.delivery.case, "seq": claim.delivery.seq, "lease": claim.lease})
+    return None if row is None else _committed(claim, decision, row)
+
+
+def _committed(claim: Claim, decision: Decision, row: Row) -> Committed:
     return Committed(ring=None if row.paused else _ring(claim, decision, row))
 
 
@@ -83,12 +102,14 @@ def record_late(db: Database, claim: Claim, decision: Decision) -> None:
             "lease": claim.lease,
             "owner": claim.claimant.owner,
             "error": codec.encode(error),
+            "cost": _cost(decision),
         },
     )
 
 
 def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, took: float) -> dict[str, Any]:
     return {
+        "kind": "step" if claim.doubt is None else "verify",
         "ran": claim.step,
         "status": str(decision.status),
         "target": decision.target and decision.target.step,
@@ -98,8 +119,14 @@ def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, to
         "is_snapshot": stored.is_snapshot,
         "payload": stored.payload,
         "weight": stored.weight,
+        "key_read": decision.key_read,
+        "cost": _cost(decision),
         "took": took,
     }
+
+
+def _cost(decision: Decision) -> str | None:
+    return codec.encode(dict(decision.cost)) if decision.cost else None
 
 
 def _target(target: Target | None, delay: float | None, until: datetime | None) -> dict[str, Any]:
@@ -107,6 +134,7 @@ def _target(target: Target | None, delay: float | None, until: datetime | None) 
         "queue": target and target.queue,
         "timeout": target and target.timeout,
         "in_doubt": target and target.in_doubt,
+        "heartbeat_timeout": target and target.heartbeat_timeout,
         "delay": delay,
         "until": until,
     }
@@ -139,11 +167,13 @@ def _waits(waits: tuple[Wait, ...]) -> str:
 def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:
     return {
         "status": str(decision.status),
-        "failed": int(decision.move == "back_off"),
+        "failed": int(decision.move in ("back_off", "doubt") and decision.doubt not in ("verify", "clear")),
         "deferred": int(decision.move == "defer"),
         "delay": decision.delay,
         "error": codec.encode(decision.error),
-        "outcome": _OUTCOMES[decision.move],
+        "doubt": decision.doubt,
+        "cost": _cost(decision),
+        "outcome": "not_done" if decision.doubt == "clear" else _OUTCOMES[decision.move],
         "owner": claim.claimant.owner,
     }
 
@@ -166,7 +196,13 @@ def as_json(target: Target | None) -> dict[str, Any] | None:
     """A target as it is kept with a wait: the node that goes on may not have the step's code."""
     if target is None:
         return None
-    return {"step": target.step, "queue": target.queue, "timeout": target.timeout, "in_doubt": target.in_doubt}
+    return {
+        "step": target.step,
+        "queue": target.queue,
+        "timeout": target.timeout,
+        "in_doubt": target.in_doubt,
+        "heartbeat_timeout": target.heartbeat_timeout,
+    }
 
 
 def decode_target(text: str | None) -> Target | None:
@@ -174,4 +210,10 @@ def decode_target(text: str | None) -> Target | None:
     if text is None:
         return None
     stored = codec.decode(text)  # a newer release may have put more into it
-    return Target(step=stored["step"], queue=stored["queue"], timeout=stored["timeout"], in_doubt=stored["in_doubt"])
+    return Target(
+        step=stored["step"],
+        queue=stored["queue"],
+        timeout=stored["timeout"],
+        in_doubt=stored["in_doubt"],
+        heartbeat_timeout=stored.get("heartbeat_timeout"),
+    )

@@ -104,6 +104,18 @@ class Database:
                 yield connection
 
     @contextmanager
+    def undecided(self) -> Iterator[sa.Connection]:
+        """A READ COMMITTED transaction that the block itself commits; rolled back if it doesn't."""
+        with self._translated() as connection:
+            connection = connection.execution_options(isolation_level="READ COMMITTED")
+            transaction = connection.begin()
+            try:
+                yield connection
+            finally:
+                if transaction.is_active:
+                    transaction.rollback()
+
+    @contextmanager
     def _translated(self) -> Iterator[sa.Connection]:
         where = without_password(self.url)
         try:

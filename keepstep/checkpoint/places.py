@@ -39,6 +39,7 @@ def here(place: Place) -> dict[str, Any]:
         "queue": target and target.queue,
         "timeout": target and target.timeout,
         "in_doubt": target and target.in_doubt,
+        "heartbeat_timeout": target and target.heartbeat_timeout,
     }
 
 
@@ -60,7 +61,13 @@ def same(connection: sa.Connection, head: Row, code: Callable[[], Workflow]) -> 
     if not head.live:
         place = revived(connection, head, code())
         return Place(status="queued", target=place.target, state=state, version=place.version)
-    target = Target(step=head.step, queue=head.queue, timeout=head.timeout, in_doubt=head.in_doubt)
+    target = Target(
+        step=head.step,
+        queue=head.queue,
+        timeout=head.timeout,
+        in_doubt=head.in_doubt,
+        heartbeat_timeout=head.heartbeat_timeout,
+    )
     return Place(status="queued", target=target, state=state, version=head.schema_version)
 
 

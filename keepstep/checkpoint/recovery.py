@@ -21,11 +21,15 @@ OVERDUE_GRACE = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """rows: the most that one statement moves. max_crashes, max_node_deaths: from then on the case is held."""
+    """rows: the most that one statement moves. max_crashes, max_node_deaths: from then on the case is held.
+
+    settling: seconds before a call in doubt is verified.
+    """
 
     rows: int
     max_crashes: int
     max_node_deaths: int
+    settling: float = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,48 +73,56 @@ def look_again(db: Database, limits: Limits) -> int:
     return db.run(sweep.LOOK_AGAIN, {"limit": limits.rows})
 
 
-def recover_nodes(db: Database, owners: Sequence[UUID], limits: Limits) -> Recovery:
-    """Take away what dead nodes were running. The step is not to blame."""
-    return _recover(db, sweep.RECOVER_NODES, limits, "node_deaths", "node_died", "its node died", owners=list(owners))
+def recover_nodes(db: Database, owners: Sequence[UUID], limits: Limits, *, certain: bool) -> Recovery:
+    """Take away what dead nodes were running. The step is not to blame. certain: they are gone, not merely silent."""
+    return _recover(
+        db, sweep.RECOVER_NODES, limits, "node_deaths", "node_died", "its node died", certain, owners=list(owners)
+    )
 
 
 def release_node(db: Database, owner: UUID, limits: Limits) -> Recovery:
     """Give back what a node that ends in order was still running. Nobody is to blame."""
-    return _recover(db, sweep.RECOVER_NODES, limits, "", "released", "its worker was stopped", owners=[owner])
+    return _recover(db, sweep.RECOVER_NODES, limits, "", "released", "its worker was stopped", True, owners=[owner])
 
 
 def release_lease(db: Database, case: UUID, lease: UUID, limits: Limits) -> Recovery:
     """Give back one attempt whose process is told to end. Nobody is to blame."""
     which = {"ids": [case], "leases": [lease]}
-    return _recover(db, sweep.RECOVER_LEASES, limits, "", "released", "its worker was stopped", **which)
+    return _recover(db, sweep.RECOVER_LEASES, limits, "", "released", "its worker was stopped", True, **which)
 
 
 def recover_executor(db: Database, owner: UUID, executor: str, limits: Limits) -> Recovery:
     """Take away what a dead process of this node was running. The step is the suspect."""
-    return _recover(
-        db, sweep.RECOVER_EXECUTOR, limits, "crashes", "crashed", "its process died", owner=owner, executor=executor
-    )
+    which = {"owner": owner, "executor": executor}
+    return _recover(db, sweep.RECOVER_EXECUTOR, limits, "crashes", "crashed", "its process died", True, **which)
 
 
 def recover_leases(
-    db: Database, running: Sequence[Running], limits: Limits, *, charge: Charge, outcome: str, message: str
+    db: Database,
+    running: Sequence[Running],
+    limits: Limits,
+    *,
+    charge: Charge,
+    outcome: str,
+    message: str,
+    certain: bool,
 ) -> Recovery:
-    """Take away these attempts, if they still hold their leases."""
+    """Take away these attempts, if they still hold their leases. certain: each has ended, it isn't merely silent."""
     if not running:
         return Recovery(rings=[], held=0)
     ids, leases = [r.case for r in running], [r.lease for r in running]
-    return _recover(db, sweep.RECOVER_LEASES, limits, charge, outcome, message, ids=ids, leases=leases)
+    return _recover(db, sweep.RECOVER_LEASES, limits, charge, outcome, message, certain, ids=ids, leases=leases)
 
 
 def recover_overdue(db: Database, limits: Limits) -> Recovery:
     """Take away what is past its step's deadline."""
     message = "it took longer than the step's timeout and did not come back"
-    return _recover(db, sweep.RECOVER_OVERDUE, limits, "failures", "timed_out", message, grace=OVERDUE_GRACE)
+    return _recover(db, sweep.RECOVER_OVERDUE, limits, "failures", "timed_out", message, False, grace=OVERDUE_GRACE)
 
 
 def recover_unowned(db: Database, limits: Limits) -> Recovery:
     """Take away what belongs to nodes that nobody knows any more."""
-    return _recover(db, sweep.RECOVER_UNOWNED, limits, "node_deaths", "node_died", "its node is gone")
+    return _recover(db, sweep.RECOVER_UNOWNED, limits, "node_deaths", "node_died", "its node is gone", False)
 
 
 def running_here(db: Database, owner: UUID, limit: int) -> list[Running]:
@@ -149,7 +161,14 @@ def prune(db: Database, limit: int) -> int:
 
 
 def _recover(
-    db: Database, statement: sa.Executable, limits: Limits, charge: Charge, outcome: str, message: str, **which: Any
+    db: Database,
+    statement: sa.Executable,
+    limits: Limits,
+    charge: Charge,
+    outcome: str,
+    message: str,
+    certain: bool,
+    **which: Any,
 ) -> Recovery:
     rows: list[Row] = db.all(
         statement,
@@ -157,11 +176,13 @@ def _recover(
             "charge": charge,
             "outcome": outcome,
             "message": message,
+            "certain": certain,
+            "settling": limits.settling,
             "limit": limits.rows,
             "max_crashes": limits.max_crashes,
             "max_node_deaths": limits.max_node_deaths,
             **which,
         },
     )
-    queued = [row for row in rows if row.status == "queued"]
-    return Recovery(rings=rings(row for row in queued if not row.paused), held=len(rows) - len(queued))
+    ready = [row for row in rows if row.status == "queued" and not row.paused]
+    return Recovery(rings=rings(ready), held=sum(row.status == "held" for row in rows))

@@ -152,7 +152,7 @@ attempts = sa.Table(
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint(
         "outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', "
-        "'released', 'late', 'in_doubt', 'not_done', 'unknown')",
+        "'released', 'late', 'in_doubt', 'not_done')",
         name="attempts_outcome",
     ),
     sa.Index("attempts_case", "case_id", "seq"),

@@ -178,7 +178,13 @@ def _go_on(
 
 
 def _columns(target: Target) -> dict[str, Any]:
-    return {"target": target.step, "queue": target.queue, "timeout": target.timeout, "in_doubt": target.in_doubt}
+    return {
+        "target": target.step,
+        "queue": target.queue,
+        "timeout": target.timeout,
+        "in_doubt": target.in_doubt,
+        "heartbeat_timeout": target.heartbeat_timeout,
+    }
 
 
 def _ring(head: Row, seq: int, target: Target) -> Ring | None:

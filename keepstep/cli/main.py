@@ -24,6 +24,7 @@ COMMANDS = {
     "why": ("keepstep.cli.why:why", "Say what a case waits for, and what would move it."),
     "list": ("keepstep.cli.cases:list_cases", "List cases, the newest first."),
     "history": ("keepstep.cli.history:history", "List all that happened to a case."),
+    "calls": ("keepstep.cli.calls:calls", "List what a case called outside, with its keys and costs."),
     "diff": ("keepstep.cli.diff:diff", "Show what changed in a case's state between two checkpoints."),
     "signal": ("keepstep.cli.signal:signal", "Send a signal to a case: an approval, a message."),
     "inbox": ("keepstep.cli.inbox:inbox", "List the decisions that cases wait for."),

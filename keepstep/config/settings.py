@@ -37,6 +37,8 @@ class Settings(BaseSettings):
     """Cases that one round of the sweep moves, at the most, of each kind."""
     max_crashes: int = Field(default=3, ge=1)
     """A step whose process died this often is held as poison."""
+    settling_seconds: float = Field(default=5.0, ge=0)
+    """How long an outside system gets before a step's `verify` asks it about a call in doubt."""
     max_node_deaths: int = Field(default=100, ge=1)
     """A deploy is no fault of the step: a high limit."""
     unknown_step_grace_seconds: float = Field(default=60.0, ge=0)

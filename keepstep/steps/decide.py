@@ -6,7 +6,7 @@ import traceback as tracebacks
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -23,7 +23,9 @@ from keepstep.steps.workflow import Step, Target, Workflow
 class View:
     """What a decision may look at: the definition, the state before, and the counters of the step.
 
-    failures: how often this step has raised so far. elapsed: seconds since the case reached it.
+    failures: how often this step has raised so far. elapsed: seconds since the case reached it. verifications: how
+    often its verification came to nothing. settling: seconds that an outside system gets before it is asked about a
+    call.
     """
 
     workflow: Workflow
@@ -31,6 +33,8 @@ class View:
     before: states.JSON
     failures: int = 0
     elapsed: float = 0.0
+    verifications: int = 0
+    settling: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,12 @@ class TimedOut:
 
 Result = Returned | Raised | TimedOut
 
+Doubt = Literal["keep", "begin", "verify", "clear"]
+"""What an attempt without a checkpoint says of the call in doubt: nothing new, its own is, its verification came to
+nothing, it is settled."""
+
+IN_DOUBT = "in doubt: nobody knows whether the call took effect"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
@@ -64,7 +74,7 @@ class Decision:
 
     move: its row in the table of moves. state: the new state; None when no checkpoint is written. target: the next
     step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. error: what went wrong,
-    as JSON, for the attempts table and for people.
+    as JSON, for the attempts table and for people. doubt: see Doubt. cost, key_read: what the call said of itself.
     """
 
     move: str
@@ -75,18 +85,24 @@ class Decision:
     until: datetime | None = None
     waits: tuple[Wait, ...] = ()
     error: dict[str, Any] = field(default_factory=dict)
+    doubt: Doubt = "keep"
+    cost: Mapping[str, float] | None = None
+    key_read: bool | None = None
 
 
 def decide(view: View, result: Result) -> Decision:
     """Say what becomes of the case. Never raises: a step's bad result is itself a reason to hold the case."""
     if isinstance(result, Returned):
         try:
-            return _returned(view, result)
+            return returned(view, result)
         except Exception as error:  # noqa: BLE001  (the user's models and values may raise anything)
             return hold("bad result", describe(error))
     if isinstance(result, TimedOut):
         message = f"the step took longer than its timeout of {result.timeout:g} s"
-        return _failed(view, None, {"type": "Timeout", "message": message})
+        timed_out = {"type": "Timeout", "message": message}
+        if view.step.in_doubt == "verify":  # the request may still be on its way: too early to ask about it
+            return hold(IN_DOUBT, timed_out, doubt="begin")
+        return _failed(view, None, timed_out)
     return _failed(view, result.error, describe(result.error))
 
 
@@ -97,9 +113,18 @@ def exhausted(view: View) -> Decision | None:
     return _exhausted(view, {"type": "Timeout", "message": f"{view.failures} attempts were made, none came back"})
 
 
-def hold(why: str, error: dict[str, Any]) -> Decision:
+def hold(why: str, error: dict[str, Any], *, doubt: Doubt = "keep") -> Decision:
     """Park the case for an operator at its last good checkpoint."""
-    return Decision(move="hold", status=Status.HELD, error={**error, "why": why})
+    return Decision(move="hold", status=Status.HELD, error={**error, "why": why}, doubt=doubt)
+
+
+def back_off(view: View, failures: int, error: BaseException) -> float | Decision | None:
+    """Seconds until the next try, None if there is none; or a hold, because the policy itself raised."""
+    try:
+        return view.step.retry.delay(failures, view.elapsed, error)
+    except Exception as broken:  # noqa: BLE001  (a strategy is the user's own code)
+        described = describe(broken)
+        return hold(f"the retry policy raised {described['type']}", {**describe(error), "policy": described})
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -111,7 +136,8 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------ the step returned
-def _returned(view: View, result: Returned) -> Decision:
+def returned(view: View, result: Returned) -> Decision:
+    """Where a result leads; raises whatever is wrong with it."""
     outcome, update = _outcome(view, result)
     if isinstance(outcome, Fail):
         why = storable(str(outcome.why)[:4000])
@@ -181,11 +207,12 @@ def _failed(view: View, error: BaseException | None, described: dict[str, Any]) 
         return Decision(move="fail", status=Status.FAILED, error=described)
     safe = error is not None and isinstance(error, (NotDone, *view.step.safe_errors))
     if view.step.in_doubt == "hold" and not safe:
-        return hold("in doubt: nobody knows whether the call took effect", described)
-    try:
-        delay = view.step.retry.delay(view.failures + 1, view.elapsed, error or TimeoutError(described["message"]))
-    except Exception as broken:  # noqa: BLE001  (a strategy is the user's own code)
-        return hold(f"the retry policy raised {describe(broken)['type']}", {**described, "policy": describe(broken)})
+        return hold(IN_DOUBT, described, doubt="begin")
+    if view.step.in_doubt == "verify" and not safe:
+        return Decision(move="doubt", status=Status.SLEEPING, delay=view.settling, error=described, doubt="begin")
+    delay = back_off(view, view.failures + 1, error or TimeoutError(described["message"]))
+    if isinstance(delay, Decision):
+        return delay
     if delay is None:
         return _exhausted(view, described)
     return Decision(move="back_off", status=Status.SLEEPING, target=view.step.target, delay=delay, error=described)

@@ -214,6 +214,30 @@ class StaleDecision(CaseError):
     """The decision is about something else than what is being asked now."""
 
 
+class CallMismatch(CaseError):
+    """A recorded call has other arguments than the call of this name that was begun before.
+
+    before, now: the digests. differing: positions and names of the arguments that differ.
+    """
+
+    def __init__(
+        self, workflow: str, thread_id: str, at: str, name: str, *, before: str, now: str, differing: Iterable[str]
+    ):
+        self.name, self.before, self.now, self.differing = name, before, now, list(differing)
+        which = f" (different: {', '.join(self.differing)})" if self.differing else ""
+        super().__init__(
+            workflow,
+            thread_id,
+            f"{at} calls {name!r} with other arguments than before{which}: sha256 {before[:12]} then, {now[:12]} now. "
+            "A name stands for one call, so it was not called. Give another call another name; give the same call the "
+            "same arguments on each attempt: from the state, not from a clock or a random number.",
+        )
+
+
+class LeaseLost(CaseError):
+    """The attempt was taken away while its step ran; nothing of it will be taken. Let it pass through."""
+
+
 class WaitTimeout(CaseError):
     """`wait` ended before the case did; the case itself goes on."""
 

@@ -70,8 +70,11 @@ MOVES: dict[str, Move] = {
         _move("hold", "running", "held", fenced=True),
         _move("back_off", "running", "sleeping", fenced=True),
         _move("defer", "running", "sleeping", fenced=True),
+        _move("doubt", "running", "sleeping", fenced=True),
+        # a late result of the very attempt that is in doubt
+        _move("resolve", "queued sleeping held", "running"),
         # what the sweep says of somebody else's attempt
-        _move("recover", "running", "queued held"),
+        _move("recover", "running", "queued sleeping held"),
         _move("wake", "sleeping", "queued"),
         # what a signal or its deadline does
         _move("deliver", "waiting", "queued waiting completed", checkpoint=True),

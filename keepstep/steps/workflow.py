@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,7 +30,8 @@ DEFAULT_TIMEOUT = timedelta(hours=1)
 
 StepFunction = Callable[..., Any]
 F = TypeVar("F", bound=StepFunction)
-InDoubt = Literal["retry", "hold"]
+Verify = Callable[..., Any]
+InDoubt = Literal["retry", "hold"] | Verify
 OnExhausted = Literal["hold", "fail"]
 
 
@@ -37,18 +39,24 @@ OnExhausted = Literal["hold", "fail"]
 class Target:
     """Where a case goes next: all that a head must know of its step, also on a node without the step's code.
 
-    timeout: seconds. in_doubt: what to do when nobody knows whether the call took effect.
+    timeout, heartbeat_timeout: seconds. in_doubt: "retry", "hold" or "verify": what to do when nobody knows whether the
+    call took effect.
     """
 
     step: str
     queue: str
     timeout: float
     in_doubt: str
+    heartbeat_timeout: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One declared step. next: its declared edges, None when any step of the workflow may follow."""
+    """One declared step.
+
+    next: its declared edges, None when any step of the workflow may follow. verify: the function that tells whether a
+    call in doubt took effect, if `in_doubt` is "verify".
+    """
 
     name: str
     function: StepFunction
@@ -57,7 +65,10 @@ class Step:
     queue: str
     next: tuple[str, ...] | None
     aliases: tuple[str, ...]
-    in_doubt: InDoubt
+    in_doubt: Literal["retry", "hold", "verify"]
+    verify: Verify | None
+    transactional: bool
+    heartbeat_timeout: timedelta | None
     on_exhausted: OnExhausted
     safe_errors: tuple[type[BaseException], ...]
     permanent: tuple[type[BaseException], ...]
@@ -66,7 +77,14 @@ class Step:
     @property
     def target(self) -> Target:
         """The step as a head stores it."""
-        return Target(step=self.name, queue=self.queue, timeout=self.timeout.total_seconds(), in_doubt=self.in_doubt)
+        silence = self.heartbeat_timeout
+        return Target(
+            step=self.name,
+            queue=self.queue,
+            timeout=self.timeout.total_seconds(),
+            in_doubt=self.in_doubt,
+            heartbeat_timeout=None if silence is None else silence.total_seconds(),
+        )
 
 
 class Workflow:
@@ -125,6 +143,8 @@ class Workflow:
         next: Sequence[str] | None = None,
         aliases: Sequence[str] = (),
         in_doubt: InDoubt = "retry",
+        transactional: bool = False,
+        heartbeat_timeout: timedelta | None = None,
         on_exhausted: OnExhausted = "hold",
         safe_errors: Sequence[type[BaseException]] = (),
         permanent: Sequence[type[BaseException]] = (),
@@ -133,10 +153,13 @@ class Workflow:
         """Declare the next step; use it bare or with options.
 
         retry: tries and waits when it raises. timeout: how long an attempt may take (default: one hour). queue: the
-        Celery queue. next: its edges; any other target is then refused. aliases: former names. in_doubt: "retry"
-        (deliver again under the same key) or "hold" (ask a person) when nobody knows whether the call took effect.
-        on_exhausted: "hold" or "fail" when the retries run out. safe_errors: exceptions that say that the call did
-        not take effect. permanent: exceptions that no retry can mend; they fail the case.
+        Celery queue. next: its edges; any other target is then refused. aliases: former names. in_doubt: what to do
+        when nobody knows whether the call took effect: "retry" (deliver again under the same key), "hold" (ask a
+        person), or a function verify(state, call) that returns Done(...), NotDone or Unknown. transactional: the step
+        writes to keepstep's own database by `call.connection`, in one transaction with its checkpoint.
+        heartbeat_timeout: how long the step may be silent between two `call.heartbeat()`. on_exhausted: "hold" or
+        "fail" when the retries run out. safe_errors: exceptions that say that the call did not take effect. permanent:
+        exceptions that no retry can mend; they fail the case.
         """
         check_options("step()", options, self._declare)
         if function is not None:
@@ -160,6 +183,8 @@ class Workflow:
         next: Sequence[str] | None = None,
         aliases: Sequence[str] = (),
         in_doubt: InDoubt = "retry",
+        transactional: bool = False,
+        heartbeat_timeout: timedelta | None = None,
         on_exhausted: OnExhausted = "hold",
         safe_errors: Sequence[type[BaseException]] = (),
         permanent: Sequence[type[BaseException]] = (),
@@ -173,8 +198,18 @@ class Workflow:
             if taken in self.steps or taken in self._aliases:
                 first = self.steps.get(taken) or self.steps[self._aliases[taken]]
                 raise DefinitionError(f"{at}: {self.name} has two steps named {taken!r}; the first is at {first.at}")
-        if in_doubt not in ("retry", "hold"):
-            raise DefinitionError(f"{at}: in_doubt must be 'retry' or 'hold', not {in_doubt!r}")
+        if in_doubt not in ("retry", "hold") and not callable(in_doubt):
+            raise DefinitionError(
+                f"{at}: in_doubt must be 'retry', 'hold', or a function verify(state, call), not {in_doubt!r}"
+            )
+        if callable(in_doubt):
+            check_signature(in_doubt, f"verify of {step_name}")
+        if transactional and inspect.iscoroutinefunction(function):
+            raise DefinitionError(f"{at}: a transactional step is an ordinary function, not an async one")
+        if transactional and in_doubt != "retry":
+            raise DefinitionError(
+                f"{at}: step {step_name!r} is transactional, so it is never in doubt: leave in_doubt= away"
+            )
         if on_exhausted not in ("hold", "fail"):
             raise DefinitionError(f"{at}: on_exhausted must be 'hold' or 'fail', not {on_exhausted!r}")
         self.steps[step_name] = Step(
@@ -185,7 +220,12 @@ class Workflow:
             queue=check_name("queue", self.queue if queue is None else queue, at),
             next=None if next is None else check_names("next", next, at),
             aliases=former,
-            in_doubt=in_doubt,
+            in_doubt="verify" if callable(in_doubt) else in_doubt,
+            verify=in_doubt if callable(in_doubt) else None,
+            transactional=bool(transactional),
+            heartbeat_timeout=None
+            if heartbeat_timeout is None
+            else check_duration("heartbeat_timeout", heartbeat_timeout, at),
             on_exhausted=on_exhausted,
             safe_errors=check_errors("safe_errors", safe_errors, at),
             permanent=(*self.permanent, *check_errors("permanent", permanent, at)),

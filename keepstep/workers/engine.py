@@ -26,6 +26,13 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._known = self.registry.known
+        # of transactional steps: apart, because a step may keep one for long
+        self.transactions = Database(self.db.url, pool_size=1, application_name="keepstep step", ping=True)
+
+    def resize(self, threads: int) -> None:
+        """Open as many connections as this many threads need: keepstep's own are held for a statement's length only."""
+        self.db.resize(min(10, threads + 3))
+        self.transactions.resize(threads)
 
     @property
     def claimant(self) -> Claimant:
@@ -44,4 +51,5 @@ class Engine:
             rows=self.settings.ring_batch,
             max_crashes=self.settings.max_crashes,
             max_node_deaths=self.settings.max_node_deaths,
+            settling=self.settings.settling_seconds,
         )

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from uuid import uuid4
+
+from pydantic import BaseModel
 
 from keepstep.checkpoint import recovery, waits
 from keepstep.checkpoint.claims import Claim, claim
 from keepstep.checkpoint.ring import Delivery
 from keepstep.steps import state as states
-from keepstep.steps.decide import Decision, View, decide, describe, exhausted, hold
-from keepstep.steps.errors import BadState
+from keepstep.steps.call import Call
+from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, exhausted, hold
+from keepstep.steps.doubt import verified
+from keepstep.steps.errors import BadState, DatabaseUnavailable
 from keepstep.steps.moves import Status
 from keepstep.workers import process
 from keepstep.workers.call_step import Interrupted, call_step
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
 from keepstep.workers.interrupt import uninterrupted
-from keepstep.workers.patience import CLAIM, patient
+from keepstep.workers.make_call import make_call
+from keepstep.workers.patience import CLAIM, COMMIT, patient
 from keepstep.workers.settle import name, settle
+from keepstep.workers.transaction import Transaction, TransactionLost, lend
 
 DEFER_SECONDS = 5.0
 """How long a case waits before another worker is asked whether it knows the step."""
@@ -36,12 +43,16 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) ->
         began = time.monotonic()
         reach("claimed", claimed.step)
         try:
-            decision = work(engine, claimed)  # user code; nothing is held
+            with lend(engine, claimed) as transaction:  # a transactional step's own; else None, and nothing is held
+                decision = work(engine, claimed, transaction)  # user code
+                reach("called", claimed.step)
+                committed = settle(engine, claimed, decision, began, transaction)  # statement 2, fenced
         except Interrupted as ended:
-            give_back(engine, claimed)
+            give_back(engine, claimed, "its worker is told to end")
             raise ended.__cause__ or ended from None
-        reach("called", claimed.step)
-        committed = settle(engine, claimed, decision, began)  # statement 2, fenced
+        except (TransactionLost, DatabaseUnavailable) as lost:
+            give_back(engine, claimed, f"its transaction came to nothing: {lost}")
+            return
         if committed is None:
             return
         reach("committed", claimed.step)
@@ -63,10 +74,10 @@ def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | No
     return claimed
 
 
-def work(engine: Engine, claimed: Claim) -> Decision:
+def work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> Decision:
     """Call the step, or say why it can't be called. Raises Interrupted when this worker is told to end meanwhile."""
     try:
-        return _work(engine, claimed)
+        return _work(engine, claimed, transaction)
     except Interrupted:
         raise
     except Exception as error:
@@ -74,7 +85,7 @@ def work(engine: Engine, claimed: Claim) -> Decision:
         return hold("engine error", describe(error))
 
 
-def _work(engine: Engine, claimed: Claim) -> Decision:
+def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> Decision:
     workflow = engine.registry.get(claimed.workflow)
     step = workflow.find(claimed.step)
     if claimed.state is None:
@@ -85,14 +96,39 @@ def _work(engine: Engine, claimed: Claim) -> Decision:
         state = states.load(workflow.state, claimed.state)
     except BadState as error:
         return hold("the stored state doesn't fit the model", describe(error))
-    view = View(workflow=workflow, step=step, before=claimed.state, failures=claimed.failures, elapsed=claimed.elapsed)
-    return exhausted(view) or decide(view, call_step(step, state, claimed, engine.db))
+    view = View(
+        workflow=workflow,
+        step=step,
+        before=claimed.state,
+        failures=claimed.failures,
+        elapsed=claimed.elapsed,
+        verifications=claimed.verifications,
+        settling=engine.settings.settling_seconds,
+    )
+    call = make_call(claimed, engine.db, max_bytes=engine.settings.max_state_bytes)
+    if claimed.doubt is not None:
+        decision = _verify(view, state, call, claimed)
+    elif (spent := exhausted(view)) is not None:
+        return spent
+    else:
+        function = step.function if transaction is None else transaction.guard(step.function)
+        decision = decide(view, call_step(function, state, call, claimed.timeout))
+    return replace(decision, cost=call.spent or None, key_read=call.key_read)
 
 
-def give_back(engine: Engine, claimed: Claim) -> None:
-    """The worker ends while the step runs: let another one go on at once; under "hold", a person is asked."""
-    log.warning("%s: its worker is told to end; the case goes back", name(claimed))
-    given = recovery.release_lease(engine.db, claimed.delivery.case, claimed.lease, engine.limits)
+def _verify(view: View, state: BaseModel, call: Call, claimed: Claim) -> Decision:
+    """An attempt before this one is in doubt: look whether its call took effect, instead of making it again."""
+    if view.step.verify is None:
+        error = {"type": "NoVerify", "message": f"this code's step {view.step.name!r} has no verify any more"}
+        return hold(IN_DOUBT, error)
+    return verified(view, call_step(view.step.verify, state, call, claimed.timeout))
+
+
+def give_back(engine: Engine, claimed: Claim, why: str) -> None:
+    """The attempt came to nothing, and nobody is to blame: let another one begin at once, or as its policy says."""
+    log.warning("%s: %s; the case goes back", name(claimed), why)
+    release = patient(COMMIT)
+    given = release(recovery.release_lease, engine.db, claimed.delivery.case, claimed.lease, engine.limits)
     engine.bell.ring(given.rings)
 
 
@@ -112,6 +148,12 @@ def _release_dead(engine: Engine, delivery: Delivery) -> bool:
     if running is None or running.host_id != engine.host_id or process.is_alive(running.executor):
         return False
     recovery.recover_leases(
-        engine.db, [running], engine.limits, charge="crashes", outcome="crashed", message="its process died"
+        engine.db,
+        [running],
+        engine.limits,
+        charge="crashes",
+        outcome="crashed",
+        message="its process died",
+        certain=True,
     )
     return True

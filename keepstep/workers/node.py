@@ -44,7 +44,7 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
             super().__init__(worker, **options)
             refuse_green_threads(worker)
             warn_of_idle_queues(set(worker.app.amqp.queues.consume_from), engine.registry)
-            engine.db.resize(_connections(worker))
+            engine.resize(_threads(worker))
             wait_for_schema(engine.db)
             self.threads: NodeThreads | None = None
 
@@ -156,10 +156,9 @@ def executing() -> set[UUID] | None:
     return found
 
 
-def _connections(worker: Any) -> int:
-    """Connections that a process may open: a thread holds one only for the length of a statement, so ten serve many."""
-    threads = 1 if worker.pool_cls.__module__.endswith("prefork") else int(worker.concurrency or 1)
-    return min(10, threads + 3)
+def _threads(worker: Any) -> int:
+    """Steps that one process of the pool may run at once."""
+    return 1 if worker.pool_cls.__module__.endswith("prefork") else int(worker.concurrency or 1)
 
 
 def _node(engine: Engine, worker: Any) -> Node:

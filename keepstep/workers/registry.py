@@ -52,6 +52,12 @@ class Registry:
         except KeyError:
             raise UnknownWorkflow(name, self._workflows) from None
 
+    def is_transactional(self, workflow: str, step: str) -> bool:
+        """Whether the step writes to keepstep's own database; False if its code isn't loaded."""
+        known = self._workflows.get(workflow)
+        found = None if known is None else known.find(step)
+        return found is not None and found.transactional
+
     def fits(self, workflow: str, field: str | None, payload: object) -> str | None:
         """Why a signal's payload can't be this field of the state; None if it can, or if the code isn't loaded."""
         if field is None or workflow not in self._workflows:

@@ -5,29 +5,40 @@ from __future__ import annotations
 import logging
 import time
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from keepstep.checkpoint.chain import Link
 from keepstep.checkpoint.claims import Claim, claim_again
-from keepstep.checkpoint.commits import Committed, commit, record_late, weigh
+from keepstep.checkpoint.commits import Committed, commit, landed, record_late, weigh
+from keepstep.checkpoint.database import may_pass
 from keepstep.steps.decide import Decision, describe, hold
 from keepstep.steps.errors import StateTooLarge
 from keepstep.workers.engine import Engine
+from keepstep.workers.failpoints import reach
 from keepstep.workers.patience import COMMIT, patient
+from keepstep.workers.transaction import Transaction, TransactionLost
 
 log = logging.getLogger("keepstep.step")
 
 
-def settle(engine: Engine, claimed: Claim, decision: Decision, began: float) -> Committed | None:
+def settle(
+    engine: Engine, claimed: Claim, decision: Decision, began: float, transaction: Transaction | None
+) -> Committed | None:
     """Commit. None: the lease was lost, and the result is kept as late.
 
     A late worker whose case is still queued at its seq (the claim was lost in a crash of the database, or somebody
-    took this worker for dead) claims it again under its own lease and commits, so the call isn't made twice.
+    took this worker for dead), or is held or to be verified because of this very attempt, claims it again under its own
+    lease and commits, so the call isn't made twice. What a transactional step wrote is rolled back instead.
     """
     decision, stored = _weighed(engine, claimed, decision)
-    committed = _commit(engine, claimed, decision, stored, began)
-    if committed is None and stored is not None and patient(COMMIT)(claim_again, engine.db, claimed):
+    if transaction is not None and (stored is not None or decision.move == "fail"):
+        committed = _commit_together(engine, claimed, decision, stored, began, transaction)
+    else:
+        if transaction is not None:
+            transaction.rollback()
         committed = _commit(engine, claimed, decision, stored, began)
+        if committed is None and stored is not None and patient(COMMIT)(claim_again, engine.db, claimed):
+            committed = _commit(engine, claimed, decision, stored, began)
     if committed is None:
         log.warning("%s: late: the lease was lost; what it changed is kept in the history", name(claimed))
         patient(COMMIT)(record_late, engine.db, claimed, decision)
@@ -52,6 +63,37 @@ def _commit(engine: Engine, claimed: Claim, decision: Decision, stored: Link | N
         committed = write(commit, engine.db, claimed, decision, None, version=version, took=took)
     if committed is not None:
         _log(claimed, decision)
+    return committed
+
+
+def _commit_together(
+    engine: Engine,
+    claimed: Claim,
+    decision: Decision,
+    stored: Link | None,
+    began: float,
+    transaction: Transaction,
+) -> Committed | None:
+    """Commit in the step's own transaction. TransactionLost if it came to nothing, because its connection went."""
+    version = engine.registry.versions[claimed.workflow]
+    took = time.monotonic() - began
+    try:
+        committed = commit(transaction, claimed, decision, stored, version=version, took=took)
+        if committed is None:
+            transaction.rollback()
+            return None
+        reach("written", claimed.step)
+        transaction.commit()
+    except DBAPIError as error:
+        transaction.rollback()
+        if not may_pass(error):
+            log.exception("%s: the database refuses the commit; the case is held", name(claimed))
+            refused = hold("the database refuses the commit", describe(error))
+            return _commit(engine, claimed, refused, None, began)
+        committed = patient(COMMIT)(landed, engine.db, claimed, decision)
+        if committed is None:
+            raise TransactionLost(f"{type(error.orig).__name__}: {error.orig}") from error
+    _log(claimed, decision)
     return committed
 
 

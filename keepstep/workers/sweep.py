@@ -85,9 +85,11 @@ class Sweep:
             pid = verdict.process.partition(":")[0]
             log.warning("node %s, pid %s on %s, is taken for dead: %s", verdict.id, pid, verdict.host, verdict.proof)
         if dead:
-            ids = [verdict.id for verdict in dead]
-            self._ring("a node died", recovery.recover_nodes(engine.db, ids, engine.limits))
-            nodes.remove(engine.db, ids)
+            for certain in (True, False):
+                ids = [verdict.id for verdict in dead if verdict.certain == certain]
+                recovered = recovery.recover_nodes(engine.db, ids, engine.limits, certain=certain)
+                self._ring("a node died" if certain else "a node is silent", recovered)
+            nodes.remove(engine.db, [verdict.id for verdict in dead])
             self._ring_again(ahead=DEATH_AHEAD)
         return len(seen) - len(dead)
 
@@ -98,16 +100,16 @@ class Sweep:
         executing = self._executing()
         here = recovery.running_here(engine.db, engine.node_id, engine.limits.rows)
         crashed = [r for r in here if not process.is_alive(r.executor)]
-        self._recover(crashed, "crashed", "its process died")
+        self._recover(crashed, "crashed", "its process died", certain=True)
         idle = {} if executing is None else {r.lease: r for r in here if r.case not in executing}
         self._suspects = {lease: self._suspects.get(lease, now) for lease in idle}
         orphans = [idle[lease] for lease, since in self._suspects.items() if now - since >= AUDIT_SECONDS]
-        self._recover(orphans, "orphaned", "its node does not execute it")
+        self._recover(orphans, "orphaned", "its node does not execute it", certain=False)
 
-    def _recover(self, running: list[Running], outcome: str, message: str) -> None:
+    def _recover(self, running: list[Running], outcome: str, message: str, *, certain: bool) -> None:
         engine = self._engine
         recovered = recovery.recover_leases(
-            engine.db, running, engine.limits, charge="crashes", outcome=outcome, message=message
+            engine.db, running, engine.limits, charge="crashes", outcome=outcome, message=message, certain=certain
         )
         self._ring(message, recovered)
 

@@ -77,7 +77,7 @@ def test_an_attempt_that_lost_its_lease_cannot_commit_its_checkpoint(hand: Hand,
     ring = hand.start()
     claim = hand.claim(ring)
     if taken == "recovered":
-        recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+        recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True)
         assert Hand(db).claim(ring) is not None
     elif taken == "held":
         db.run(sa.text("""update keepstep.heads set status = 'held', lease = null, reason = '{}'"""), {})
@@ -103,13 +103,13 @@ def test_a_lost_claim_is_taken_again_under_its_own_lease_but_not_from_somebody_e
     """The database crashed before the claim was durable: the head is queued as if nobody had claimed it."""
     ring = hand.start()
     claim = hand.claim(ring)
-    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True)
     assert hand.commit(claim) is None
     assert hand.claim(ring, lease=claim.lease) is not None
     assert hand.commit(claim) is not None
     ring = hand.start("B")
     claim = hand.claim(ring)
-    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True)
     assert Hand(db).claim(ring) is not None
     assert hand.claim(ring, lease=claim.lease) is None
 
@@ -119,7 +119,7 @@ def test_a_recovery_that_meets_a_commit_waits_for_nobody_and_loses(hand: Hand, d
     claim = hand.claim(ring)
     with db.transaction() as committing:
         committing.execute(sa.text("select 1 from keepstep.heads for update"))
-        assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS).rings == []
+        assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True).rings == []
     assert hand.commit(claim) is not None
 
 
@@ -148,11 +148,11 @@ def test_crashes_and_node_deaths_are_counted_apart(hand: Hand, db: Database) -> 
     ring = hand.start()
     for _ in range(1, LIMITS.max_node_deaths):
         hand.claim(ring)
-        assert len(recovery.recover_nodes(db, [hand.claimant.owner], LIMITS).rings) == 1
+        assert len(recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True).rings) == 1
     hand.claim(ring)
     assert len(recovery.recover_executor(db, hand.claimant.owner, "1:1", LIMITS).rings) == 1, "deploys are no crashes"
     hand.claim(ring)
-    assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS).held == 1
+    assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True).held == 1
     steering.retry(db, "ten", "A", Order(), lambda: flows.ten)
     claim = hand.claim(ring)
     assert claim.attempt == LIMITS.max_node_deaths + 2, "attempts go on counting, for people"
@@ -214,9 +214,9 @@ def test_a_claim_is_fenced_by_identity_not_by_number(hand: Hand) -> None:
 def test_a_late_result_never_crosses_into_another_run(hand: Hand, db: Database) -> None:
     ring = hand.start()
     claim = hand.claim(ring)
-    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True)
     assert claims.claim_again(db, claim), "nobody else has claimed it"
-    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+    recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True)
     for table in ("cases", "heads", "checkpoints"):
         db.run(sa.text(f"delete from keepstep.{table}"), {})
     hand.start()

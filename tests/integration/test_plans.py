@@ -14,16 +14,20 @@ from tests.support.hand import KNOWN
 
 ONE = uuid4()
 CHECKPOINT = {
-    "status": "queued", "target": "s2", "queue": "q", "timeout": 1.0, "in_doubt": "retry", "schema_version": 1,
-    "is_snapshot": False, "weight": 1, "delay": None, "until": None, "ran": "s1", "attempt": 1, "owner": ONE,
+    "status": "queued", "target": "s2", "queue": "q", "timeout": 1.0, "in_doubt": "retry", "heartbeat_timeout": None,
+    "schema_version": 1, "kind": "step", "key_read": True, "cost": None, "is_snapshot": False, "weight": 1, "delay": None, "until": None, "ran": "s1", "attempt": 1, "owner": ONE,
     "payload": "[]", "took": 0.1,
 }  # fmt: skip
 FENCE = {"id": ONE, "lease": ONE}
-RECOVER = {"charge": "", "outcome": "crashed", "message": "m", "limit": 10, "max_crashes": 3, "max_node_deaths": 3}
+RECOVER = {
+    "charge": "", "outcome": "crashed", "message": "m", "certain": True, "settling": 5.0, "limit": 10, "max_crashes": 3,
+    "max_node_deaths": 3,
+}  # fmt: skip
 PINNED = {
     "claim": (hot.CLAIM, {**FENCE, "seq": 1, "owner": ONE, "executor": "1:1", "known": KNOWN}),
     "commit": (hot.COMMIT, {**FENCE, **CHECKPOINT}),
     "complete": (hot.COMPLETE, {**FENCE, **CHECKPOINT}),
+    "claim_again": (hot.CLAIM_AGAIN, {**FENCE, "seq": 1, "run": ONE, "owner": ONE, "executor": "1:1"}),
     "landed": (hot.LANDED, {**FENCE, "seq": 1}),
     "ended": (hot.ENDED, {**FENCE, "seq": 1, "outcome": "held"}),
     "input_of": (births.INPUT_OF, {"id": ONE}),

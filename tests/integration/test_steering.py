@@ -95,7 +95,7 @@ def test_the_statements_themselves_are_guarded(client: Client, hand: Hand, db: D
         ring = bring(hand, client, status, f"A{number}")
         params = {
             "id": ring.case, "seq": client.get(WF, f"A{number}").seq, "status": "queued", "target": "act",
-            "queue": "q", "timeout": 1.0, "in_doubt": "retry", "schema_version": 1,
+            "queue": "q", "timeout": 1.0, "in_doubt": "retry", "heartbeat_timeout": None, "schema_version": 1,
         }  # fmt: skip
         for statements in (sql.PLACE, sql.END):
             if move in statements:
@@ -111,7 +111,7 @@ def test_only_what_the_table_allows_is_revived(
     ring = bring(hand, client, status)
     params = {
         "id": ring.case, "seq": client.get(WF, "A").seq, "target": "act", "queue": "q", "timeout": 1.0,
-        "in_doubt": "retry", "schema_version": 1, "overhead": 800,
+        "in_doubt": "retry", "heartbeat_timeout": None, "schema_version": 1, "overhead": 800,
     }  # fmt: skip
     assert db.run(sql.REVIVE[move], params) == (status in MOVES[move].sources)
 

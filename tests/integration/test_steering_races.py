@@ -159,7 +159,7 @@ def test_a_late_worker_that_takes_its_lease_again_meets_a_verb(client: Client, h
         for table in ("cases", "heads", "checkpoints", "attempts"):
             db.run(sa.text(f"delete from keepstep.{table}"), {})
         stage = staged(client, hand, db, "running")
-        recovery.recover_nodes(db, [hand.claimant.owner], LIMITS)
+        recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True)
         acts = [lambda s=stage, v=verb: ACTS[v](s), lambda s=stage: ACTS["take again"](s)]
         results = while_locked(db, acts[::-1] if order else acts)
         taken, steered = (results[0], results[1]) if order else (results[1], results[0])
@@ -196,9 +196,9 @@ def test_a_recovery_waits_for_no_operator_and_takes_nothing_that_was_steered_awa
     stage = staged(client, hand, db, "running")
     with db.transaction() as operator:
         operator.execute(sql.LOCK_HEAD, {"id": stage.ring.case})
-        assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS).rings == []
+        assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True).rings == []
     client.rewind(WF, "A", to=0, repeat_effects=True)
-    assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS).rings == []
+    assert recovery.recover_nodes(db, [hand.claimant.owner], LIMITS, certain=True).rings == []
 
 
 def test_what_retention_is_about_to_remove_is_revived_or_gone_but_never_half(

@@ -309,7 +309,7 @@ def test_a_builtin_is_refused_where_it_is_declared() -> None:
         ({"queue": ""}, "queue name ''"),
         ({"queue": 5}, "queue name"),
         ({"retry": 3}, "retry must be a Retry"),
-        ({"in_doubt": "verify"}, "in_doubt must be 'retry' or 'hold'"),
+        ({"in_doubt": "verify"}, "in_doubt must be 'retry', 'hold', or a function"),
         ({"in_doubt": None}, "in_doubt"),
         ({"on_exhausted": "retry"}, "on_exhausted must be 'hold' or 'fail'"),
         ({"next": "second"}, "next must be a list of step names"),

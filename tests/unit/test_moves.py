@@ -53,8 +53,8 @@ def test_a_fenced_move_starts_from_running_and_nothing_else() -> None:
     assert all(MOVES[name].sources == {Status.RUNNING} for name in FENCED)
 
 
-def test_only_a_claim_makes_a_case_running() -> None:
-    assert [name for name, move in MOVES.items() if Status.RUNNING in move.targets] == ["claim"]
+def test_only_a_claim_and_a_late_result_make_a_case_running() -> None:
+    assert [name for name, move in MOVES.items() if Status.RUNNING in move.targets] == ["claim", "resolve"]
     assert sources("claim") == ("queued",)
 
 

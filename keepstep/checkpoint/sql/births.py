@@ -25,10 +25,11 @@ with r as (
   returning id, run
 ), h as (
   insert into keepstep.heads
-         (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at, snapshot_seq, pinned_queue,
-          priority)
+         (id, workflow, seq, status, step, queue, timeout, in_doubt, heartbeat_timeout, schema_version, due_at,
+          snapshot_seq, pinned_queue, priority)
   select id, cast(:workflow as text), 0, cast(:status as text), cast(:target as text), cast(:queue as text),
-         cast(:timeout as float8), cast(:in_doubt as text), cast(:schema_version as int),
+         cast(:timeout as float8), cast(:in_doubt as text), cast(:heartbeat_timeout as float8),
+         cast(:schema_version as int),
          coalesce(clock_timestamp() + make_interval(secs => cast(:delay as float8)),
                   case when cast(:lent as boolean) then clock_timestamp() + interval '1 second' else {GRID} end), 0,
          cast(:pinned_queue as text), cast(:priority as smallint)

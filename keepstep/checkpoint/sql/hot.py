@@ -16,7 +16,14 @@ GRID = "(date_bin('5 seconds', clock_timestamp(), timestamptz '2000-01-01Z') + i
 due_at is the only indexed column that changes, so almost every update of a head stays HOT.
 """
 
-FREE = "lease = null, owner = null, executor = null, deadline = null"
+FREE = "lease = null, owner = null, executor = null, deadline = null, heartbeat_due = null"
+
+ANEW = """attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, verifications = 0, doubt = null,
+         detail = null, reason = null"""
+"""A step begins: nothing is counted yet, nothing is in doubt."""
+
+_LEASED = """deadline = clock_timestamp() + make_interval(secs => h.timeout),
+         heartbeat_due = clock_timestamp() + make_interval(secs => h.heartbeat_timeout)"""
 
 
 def guard(move: str) -> str:
@@ -38,8 +45,7 @@ with asked as materialized (
 ), claimed as (
   update keepstep.heads h
      set status = 'running', lease = :lease, owner = :owner, executor = :executor,
-         attempt = h.attempt + case when h.lease is null then 1 else 0 end,
-         deadline = clock_timestamp() + make_interval(secs => h.timeout), due_at = {GRID}
+         attempt = h.attempt + case when h.lease is null then 1 else 0 end, {_LEASED}, due_at = {GRID}
     from asked
    where h.id = asked.id and asked.flush is not null
      and h.seq = :seq and not h.paused
@@ -47,8 +53,8 @@ with asked as materialized (
      and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
   returning h.*
 )
-select c.seq, c.step, c.timeout, c.attempt, c.failures, c.deferrals, c.schema_version, c.snapshot_seq, c.weight,
-       c.deadline,
+select c.seq, c.step, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals, c.verifications, c.doubt,
+       c.detail::text as detail, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
        extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
        k.workflow, k.thread_id, k.run,
        (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
@@ -57,21 +63,23 @@ select c.seq, c.step, c.timeout, c.attempt, c.failures, c.deferrals, c.schema_ve
   from claimed c join keepstep.cases k on k.id = c.id
 """)
 
-# A late worker takes the lease again, its own one: only if nobody else has claimed the case since, in the same run.
+# A late worker takes the lease again, its own one: only if nobody else has claimed the case since, in the same run, or
+# if the case is held, or waits to be verified, because of this very attempt.
 CLAIM_AGAIN = text(f"""
 update keepstep.heads h
    set status = 'running', lease = :lease, owner = :owner, executor = :executor, attempt = h.attempt + 1,
-       deadline = clock_timestamp() + make_interval(secs => h.timeout), due_at = {GRID}
+       doubt = null, reason = null, {_LEASED}, due_at = {GRID}
   from keepstep.cases k
- where h.id = :id and h.seq = :seq and not h.paused and h.{guard("claim")} and k.id = h.id and k.run = :run
+ where h.id = :id and h.seq = :seq and k.id = h.id and k.run = :run
+   and ((h.{guard("claim")} and h.doubt is null) or (h.{guard("resolve")} and h.doubt = :lease))
 """)
 
 _CHECKPOINT = """
 insert into keepstep.checkpoints
        (case_id, seq, kind, step, status, target, lease, attempt, node, schema_version, is_snapshot, payload,
-        started_at)
-select h.id, h.seq, 'step', :ran, :status, :target, :lease, :attempt, :owner, :schema_version, :is_snapshot,
-       cast(:payload as json), clock_timestamp() - make_interval(secs => :took)
+        key_read, cost, started_at)
+select h.id, h.seq, :kind, :ran, :status, :target, :lease, :attempt, :owner, :schema_version, :is_snapshot,
+       cast(:payload as json), :key_read, cast(:cost as json), clock_timestamp() - make_interval(secs => :took)
   from h"""
 
 _ADVANCE = f"""
@@ -80,8 +88,7 @@ with h as (
      set seq = seq + 1, status = :status, step = coalesce(:target, step),
          queue = coalesce(pinned_queue, :queue, queue),
          timeout = coalesce(:timeout, timeout), in_doubt = coalesce(:in_doubt, in_doubt),
-         schema_version = :schema_version, {FREE},
-         attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
+         heartbeat_timeout = cast(:heartbeat_timeout as float8), schema_version = :schema_version, {FREE}, {ANEW},
          due_at = case :status when 'queued' then {GRID}
                                else coalesce(cast(:until as timestamptz),
                                              clock_timestamp() + make_interval(secs => :delay), 'infinity') end,
@@ -126,18 +133,20 @@ select seq, false as paused from h
 """)
 
 _ATTEMPT = """
-insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
-select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json) from h"""
+insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, cost)
+select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json), cast(:cost as json) from h"""
 
 # Whether an attempt still holds its lease, so that its result will be taken.
 LEASE_HELD = text("select 1 from keepstep.heads where id = :id and lease = :lease")
 
-# End an attempt without a checkpoint: a back-off, a deferral, a hold.
+# End an attempt without a checkpoint: a back-off, a deferral, a hold, a doubt.
 SET_ASIDE = text(f"""
 with h as (
   update keepstep.heads
      set status = :status, {FREE},
          failures = failures + :failed, deferrals = deferrals + :deferred,
+         verifications = verifications + (:doubt = 'verify')::int,
+         doubt = case :doubt when 'begin' then :lease when 'clear' then null else doubt end,
          due_at = coalesce(clock_timestamp() + make_interval(secs => :delay), 'infinity'),
          reason = cast(:error as json)
    where {FENCE}
@@ -172,6 +181,7 @@ select 1 from keepstep.attempts where case_id = :id and seq = :seq and lease = :
 
 # Keep a late result's trace for people; a case that retention has removed meanwhile is passed over.
 RECORD_LATE = text("""
-insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
-select id, :seq, :ran, :attempt, :lease, :owner, 'late', cast(:error as json) from keepstep.cases where id = :id
+insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, cost)
+select id, :seq, :ran, :attempt, :lease, :owner, 'late', cast(:error as json), cast(:cost as json)
+  from keepstep.cases where id = :id
 """)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from keepstep.checkpoint.sql.hot import END_CASE, FREE, GRID, guard
+from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, GRID, guard
 
 # Lock order: the head, then everything else of its case.
 LOCK_HEAD = text("""
@@ -107,7 +107,8 @@ _CONSUME = """s as (
 _GO_ON = f"""
   update keepstep.heads
      set seq = seq + 1, status = 'queued', step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
-         in_doubt = :in_doubt, {FREE}, attempt = 0, due_at = {GRID}, entered_at = clock_timestamp(),
+         in_doubt = :in_doubt, heartbeat_timeout = :heartbeat_timeout, {FREE}, {ANEW}, due_at = {GRID},
+         entered_at = clock_timestamp(),
          weight = weight + :weight"""
 
 # The signal's own checkpoint, and the case goes on with the step behind the wait. No step runs again.

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from keepstep.checkpoint.sql.hot import END_CASE, FREE, GRID, guard
+from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, GRID, guard
 from keepstep.checkpoint.sql.sweep import RING
 from keepstep.checkpoint.tables import waits
 
 # A live case, locked.
 LOCK_HEAD = text("""
 select h.id, h.workflow, k.thread_id, h.seq, h.status, h.paused, h.step, h.queue, h.timeout, h.in_doubt,
-       h.schema_version, true as live
+       h.heartbeat_timeout, h.schema_version, true as live
   from keepstep.heads h join keepstep.cases k on k.id = h.id
  where h.id = :id for update of h
 """)
@@ -45,9 +45,10 @@ with k as (
    where id = :id and {guard(move)} returning id, workflow, queue, priority
 )
 insert into keepstep.heads
-       (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, attempt, due_at, reason,
-        snapshot_seq, weight, pinned_queue, priority)
-select k.id, k.workflow, :seq, 'held', :target, coalesce(k.queue, :queue), :timeout, :in_doubt, :schema_version,
+       (id, workflow, seq, status, step, queue, timeout, in_doubt, heartbeat_timeout, schema_version, attempt, due_at,
+        reason, snapshot_seq, weight, pinned_queue, priority)
+select k.id, k.workflow, :seq, 'held', :target, coalesce(k.queue, :queue), :timeout, :in_doubt,
+       cast(:heartbeat_timeout as float8), :schema_version,
        coalesce((select max(attempt) from keepstep.attempts where case_id = k.id and seq = :seq), 0),
        'infinity', json_build_object('why', 'an operator revives it'), last.seq,
        (select coalesce(sum(octet_length(payload::text) + :overhead), 0)
@@ -61,8 +62,7 @@ def _place(move: str) -> str:
     return f"""
 update keepstep.heads
    set seq = seq + 1, status = :status, step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
-       in_doubt = :in_doubt, schema_version = :schema_version, {FREE},
-       attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
+       in_doubt = :in_doubt, heartbeat_timeout = :heartbeat_timeout, schema_version = :schema_version, {FREE}, {ANEW},
        due_at = case :status when 'queued' then {GRID} else 'infinity' end, entered_at = clock_timestamp(),
        snapshot_seq = seq + 1, weight = 0
  where id = :id and seq = :seq and {guard(move)}
@@ -91,8 +91,8 @@ END = {"cancel": text(_end("cancel", "cancelled", "seq")), "skip": text(_end("sk
 # The same step again, under the same key, with fresh counters.
 RETRY = text(f"""
 update keepstep.heads
-   set status = 'queued', failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, reason = null,
-       due_at = {GRID}, entered_at = clock_timestamp()
+   set status = 'queued', failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, verifications = 0, doubt = null,
+       reason = null, due_at = {GRID}, entered_at = clock_timestamp()
  where id = :id and {guard("retry")}
 returning seq
 """)
@@ -191,9 +191,10 @@ on conflict do nothing returning id
 """)
 
 FORK_HEAD = text(f"""
-insert into keepstep.heads (id, workflow, seq, status, step, queue, timeout, in_doubt, schema_version, due_at,
-                            snapshot_seq, pinned_queue, priority)
-select :id, k.workflow, 0, :status, :target, coalesce(k.queue, :queue), :timeout, :in_doubt, :schema_version,
+insert into keepstep.heads (id, workflow, seq, status, step, queue, timeout, in_doubt, heartbeat_timeout,
+                            schema_version, due_at, snapshot_seq, pinned_queue, priority)
+select :id, k.workflow, 0, :status, :target, coalesce(k.queue, :queue), :timeout, :in_doubt,
+       cast(:heartbeat_timeout as float8), :schema_version,
        case :status when 'queued' then {GRID} else 'infinity' end, 0, k.queue, k.priority
   from keepstep.cases k where k.id = :source
 """)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from keepstep.checkpoint.sql.hot import FREE, GRID, guard
+from keepstep.steps.decide import IN_DOUBT
 
 NOW = "(select clock_timestamp())"
 """A sub-select, so that it is asked once and the index can be searched with it: the function alone is volatile."""
@@ -59,27 +60,31 @@ update keepstep.heads h set due_at = {GRID}
 
 
 def _recover(which: str) -> str:
-    """Take running heads away from their attempt: queued again, or held by policy or as poison.
+    """Take running heads away from their attempt: queued again, put aside to be verified, or held by policy, as poison.
 
     charge: 'crashes', 'node_deaths', 'failures' or '' says which counter it counts on; outcome names it in attempts.
+    certain: the attempt has ended, it isn't merely silent. An attempt that was itself a verification (`doubt` is set)
+    is made again.
     """
     return f"""
 with l as materialized (
-  select h.id, h.lease, h.owner, h.attempt, h.in_doubt, h.crashes, h.node_deaths from keepstep.heads h
+  select h.id, h.lease, h.owner, h.attempt, h.in_doubt, h.doubt, h.crashes, h.node_deaths from keepstep.heads h
    where h.{guard("recover")} and {which}
    limit :limit for update of h skip locked
 ), h as (
   update keepstep.heads h
-     set status = case when verdict.held is null then 'queued' else 'held' end,
+     set status = case when verdict.held is not null then 'held' when begins.doubt then 'sleeping' else 'queued' end,
+         doubt = case when begins.doubt then l.lease else h.doubt end,
          crashes = h.crashes + (:charge = 'crashes')::int,
          node_deaths = h.node_deaths + (:charge = 'node_deaths')::int,
          failures = h.failures + (:charge = 'failures')::int,
          {FREE},
          reason = case when verdict.held is not null then json_build_object('why', verdict.held, 'type', :outcome,
                   'message', :message) end,
-         due_at = case when verdict.held is null then {GRID} else 'infinity' end
-    from l, lateral (select case
-           when l.in_doubt <> 'retry' then 'in doubt: nobody knows whether the call took effect'
+         due_at = case when verdict.held is not null then 'infinity'
+                       when begins.doubt then clock_timestamp() + make_interval(secs => :settling) else {GRID} end
+    from l, lateral (select l.in_doubt <> 'retry' and l.doubt is null as doubt) begins, lateral (select case
+           when begins.doubt and (l.in_doubt = 'hold' or not :certain) then '{IN_DOUBT}'
            when l.crashes + (:charge = 'crashes')::int >= :max_crashes
              then 'poison: its process died ' || :max_crashes || ' times'
            when l.node_deaths + (:charge = 'node_deaths')::int >= :max_node_deaths
@@ -110,9 +115,12 @@ RECOVER_EXECUTOR = text(_recover(f"{_BUSY} and h.owner = :owner and h.executor =
 # One attempt, known by its lease.
 RECOVER_LEASES = text(_recover("h.id = any(:ids) and h.lease = any(:leases)"))
 
-# What is past its step's deadline; the process that runs it had some seconds to say so itself.
+# What is past its step's deadline, or has been silent for too long; the process that runs it had some seconds to say so
+# itself.
 RECOVER_OVERDUE = text(
-    _recover(f"h.due_at <= {NOW} and h.deadline < clock_timestamp() - make_interval(secs => :grace)")
+    _recover(
+        f"h.due_at <= {NOW} and least(h.deadline, h.heartbeat_due) < clock_timestamp() - make_interval(secs => :grace)"
+    )
 )
 
 # What belongs to a node that isn't registered any more.

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from keepstep.checkpoint import delta, nodes, reads
+from keepstep.checkpoint import delta, ledger, nodes, reads
 from keepstep.checkpoint.delta import Operation
+from keepstep.checkpoint.ledger import RecordedCall
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case, Event, Filter, Page
 from keepstep.checkpoint.why import Facts, Standing, Why, why
@@ -56,6 +57,13 @@ class Looking(Connected):
     def history(self, workflow: str | Workflow, thread_id: str) -> Sequence[Event]:
         """All that happened to the case, in order. Raises UnknownCase."""
         return reads.history(self.db, self._find(workflow, thread_id).id)
+
+    def calls(self, workflow: str | Workflow, thread_id: str) -> Sequence[RecordedCall]:
+        """All that the case called outside, the oldest first: its steps' attempts and their recorded calls.
+
+        With idempotency keys and costs. Raises UnknownCase.
+        """
+        return ledger.recorded(self.db, self._find(workflow, thread_id))
 
     def state(self, workflow: str | Workflow, thread_id: str, *, seq: int | None = None) -> dict[str, Any]:
         """The state as checkpoint `seq` left it, by default the latest. Raises UnknownCase, UnknownCheckpoint."""

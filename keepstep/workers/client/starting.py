@@ -104,8 +104,8 @@ class Starting(Connected):
     def ring(self, started: Started | Iterable[Started]) -> int:
         """Tell workers about cases that were started in a transaction which is committed now; how many were rung.
 
-        Only needed after a raw connection's commit: without it, the sweep tells them a second or two later. Cases that are
-        not queued (rolled back, delayed, on their way already) are passed over.
+        Only needed after a raw connection's commit: without it, the sweep tells them a second or two later. Cases that
+        are not queued (rolled back, delayed, on their way already) are passed over.
         """
         given = [started] if isinstance(started, Started) else list(started)
         rings = reads.queued(self.db, [case.id for case in given])

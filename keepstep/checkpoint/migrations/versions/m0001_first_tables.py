@@ -21,7 +21,7 @@ CREATE TABLE keepstep.attempts (
     cost JSON,
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (id),
-    CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'released', 'late', 'in_doubt', 'not_done', 'unknown'))
+    CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'released', 'late', 'in_doubt', 'not_done'))
 );
 
 CREATE INDEX attempts_case ON keepstep.attempts (case_id, seq);

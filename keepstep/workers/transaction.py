@@ -1,0 +1,114 @@
+"""A transactional step's own transaction: what it writes and its checkpoint are committed together, or neither is.
+
+The step gets a SQLAlchemy connection that refuses to commit or roll back, inside of a savepoint. If its lease is lost
+meanwhile, the fenced commit finds no row, and everything is rolled back. A worker that is frozen in the middle holds
+its locks for the length of a lease at the most: PostgreSQL then ends the idle session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+
+from keepstep.checkpoint.claims import Claim
+from keepstep.checkpoint.database import Row, may_pass
+from keepstep.steps.errors import BadOutcome
+from keepstep.workers.engine import Engine
+
+_GUARDED = "keepstep: the step's own transaction"
+
+_IDLE = sa.text("select set_config('idle_in_transaction_session_timeout', :milliseconds, true)")
+_CHECK_DEFERRED = sa.text("set constraints all immediate")
+
+
+class TransactionLost(Exception):
+    """The connection went, and with it whatever the step wrote: it certainly took no effect."""
+
+
+class Transaction:
+    """The open transaction of one attempt."""
+
+    def __init__(self, connection: sa.Connection):
+        self.connection = connection
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The step's function, in a savepoint, which whatever it raises rolls back; it can't end the transaction."""
+
+        def guarded(state: Any, call: Any) -> Any:
+            call._connection = self.connection
+            savepoint = self.connection.begin_nested()
+            self.connection.info[_GUARDED] = True
+            try:
+                value = function(state, call)
+                self.connection.execute(_CHECK_DEFERRED)  # what they refuse is the step's error, not the commit's
+            except BaseException:
+                self.connection.info.pop(_GUARDED, None)
+                if savepoint.is_active and not self.connection.invalidated:
+                    savepoint.rollback()
+                raise
+            self.connection.info.pop(_GUARDED, None)
+            _release(savepoint)
+            return value
+
+        return guarded
+
+    def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
+        """Run a statement of keepstep's in it; its first row."""
+        return self.connection.execute(statement, params).first()
+
+    def rollback(self) -> None:
+        """Nothing of it happened. A connection that is gone has said so already."""
+        try:
+            self.connection.rollback()
+        except DBAPIError as error:
+            if not may_pass(error):
+                raise
+
+    def commit(self) -> None:
+        """All of it happened, once this returns. Raises DBAPIError if that can't be said."""
+        self.connection.commit()
+
+
+@contextmanager
+def lend(engine: Engine, claimed: Claim) -> Iterator[Transaction | None]:
+    """A transaction for the step if it is transactional, else None. It is rolled back if nobody commits it."""
+    if not engine.registry.is_transactional(claimed.workflow, claimed.step):
+        yield None
+        return
+    with engine.transactions.undecided() as connection:
+        _watch(connection.engine)
+        idle = str(int(engine.settings.lease_seconds * 1000))
+        connection.execute(_IDLE, {"milliseconds": idle})
+        yield Transaction(connection)
+
+
+def _release(savepoint: sa.NestedTransaction) -> None:
+    try:
+        savepoint.commit()
+    except (sa.exc.InvalidRequestError, DBAPIError) as error:
+        if isinstance(error, DBAPIError) and may_pass(error):
+            raise
+        raise BadOutcome(
+            "a transactional step ended its own transaction. Leave commit and rollback to keepstep: use a savepoint, "
+            "call.connection.begin_nested(), for what you may want to undo."
+        ) from error
+
+
+def _watch(engine: sa.Engine) -> None:
+    if not event.contains(engine, "commit", _refuse):
+        event.listen(engine, "commit", _refuse)
+        event.listen(engine, "rollback", _refuse)
+
+
+def _refuse(connection: sa.Connection) -> None:
+    if connection.info.get(_GUARDED):
+        raise BadOutcome(
+            "call.connection belongs to a transaction that keepstep commits together with the checkpoint: it can be "
+            "neither committed nor rolled back by the step. Raise an error to undo everything, or use "
+            "call.connection.begin_nested() for a part."
+        )
