@@ -14,6 +14,7 @@ from keepstep.steps.errors import (
     BadState,
     BadThreadId,
     BrokerUnavailable,
+    CallMismatch,
     CaseConflict,
     CaseExists,
     CaseFinished,
@@ -22,6 +23,7 @@ from keepstep.steps.errors import (
     EffectsWouldRepeat,
     IllegalMove,
     KeepstepError,
+    LeaseLost,
     MovedOn,
     NotDone,
     StaleDecision,
@@ -32,6 +34,7 @@ from keepstep.steps.errors import (
 )
 from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, sleep_until
 from keepstep.steps.retry import Retry
+from keepstep.steps.verdict import Done, Unknown
 from keepstep.steps.waiting import receive, wait_all, wait_any, wait_for
 from keepstep.steps.workflow import Workflow
 
@@ -58,15 +61,18 @@ __all__ = [
     "BadThreadId",
     "BrokerUnavailable",
     "Call",
+    "CallMismatch",
     "CaseConflict",
     "CaseExists",
     "CaseFinished",
     "Client",
     "DatabaseUnavailable",
     "DefinitionError",
+    "Done",
     "EffectsWouldRepeat",
     "IllegalMove",
     "KeepstepError",
+    "LeaseLost",
     "MovedOn",
     "NotDone",
     "Outcome",
@@ -74,6 +80,7 @@ __all__ = [
     "StaleDecision",
     "StartPending",
     "StepResult",
+    "Unknown",
     "UnknownCase",
     "UnknownWorkflow",
     "WaitTimeout",

@@ -120,11 +120,8 @@ def first(connection: sa.Connection, head: Row, code: Workflow, sent: Mapping[st
 def _next(connection: sa.Connection, head: Row, code: Workflow, skipped: str, row: Row | None) -> Target | None:
     if row is not None and row.status == "waiting":  # it waits, or has failed because nobody answered
         return decode_target(connection.execute(sql.THEN, {"id": head.id}).one().then_target)
-    step = _found(code, skipped)
-    if step.next is not None and len(step.next) == 1:
-        return code.follow(step, step.next[0]).target
-    following = code.after(step)
-    return None if following is None else code.follow(step, following.name).target
+    following = code.following(_found(code, skipped))
+    return None if following is None else following.target
 
 
 def _found(code: Workflow, name: str) -> Step:

@@ -127,6 +127,7 @@ checkpoints = sa.Table(
     sa.Column("payload", sa.JSON, nullable=False),
     sa.Column("key_read", sa.Boolean),  # whether the step's code asked for its idempotency key
     sa.Column("cost", sa.JSON),  # what the step says that its call cost
+    sa.Column("back_to", sa.Integer),  # of a rewind: the seq it went back to; of a restart: -1, before all
     sa.Column("started_at", _instant),
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint("seq >= 0 and (seq > 0 or is_snapshot)", name="checkpoints_begin"),
@@ -134,6 +135,8 @@ checkpoints = sa.Table(
         "kind in ('start', 'step', 'verify', 'signal', 'timeout', 'skip', 'rewind', 'fork')", name="checkpoints_kind"
     ),
     sa.CheckConstraint(_one_of("status", _CHECKPOINTED), name="checkpoints_status"),
+    sa.CheckConstraint("back_to is null or back_to between -1 and seq - 1", name="checkpoints_back_to"),
+    sa.Index("checkpoints_rewinds", "case_id", "seq", postgresql_where=sa.text("back_to is not null")),
 )
 
 attempts = sa.Table(
@@ -177,6 +180,8 @@ calls = sa.Table(
     sa.CheckConstraint("(result is null) = (done_at is null)", name="calls_done"),
 )
 
+_UNUSED = "consumed_seq is null and refused is null and counted_seq is null"
+
 signals = sa.Table(
     "signals",
     metadata,
@@ -194,27 +199,17 @@ signals = sa.Table(
     sa.Column("refused", sa.Text),  # why it will never be consumed: it came late, or doesn't fit the wait
     sa.CheckConstraint("name <> ''", name="signals_named"),
     sa.CheckConstraint("consumed_seq is null or refused is null", name="signals_fate"),
-    sa.Index(
-        "signals_pending",
-        "case_id",
-        "name",
-        unique=True,
-        postgresql_where=sa.text("consumed_seq is null and refused is null and counted_seq is null and not stream"),
-    ),
+    sa.Index("signals_pending", "case_id", "name", unique=True, postgresql_where=sa.text(f"{_UNUSED} and not stream")),
     sa.Index(
         "signals_dedupe",
-        "case_id",
-        "name",
-        "dedupe_key",
+        *("case_id", "name", "stream", "dedupe_key"),
         unique=True,
         postgresql_where=sa.text("dedupe_key is not null and refused is null"),
     ),
     sa.Index("signals_case", "case_id", "id"),
-    sa.Index(
-        "signals_unconsumed",
-        "case_id",
-        postgresql_where=sa.text("consumed_seq is null and refused is null and counted_seq is null"),
-    ),
+    # a case may have a hundred thousand messages of a stream beside its few decisions
+    sa.Index("signals_decisions", "case_id", "name", "id", postgresql_where=sa.text("not stream and refused is null")),
+    sa.Index("signals_unused", "case_id", "name", "stream", "id", postgresql_where=sa.text(_UNUSED)),
 )
 
 waits = sa.Table(
@@ -266,7 +261,9 @@ hooks = sa.Table(
     sa.Column("case_id", UUID, nullable=False),
     sa.Column("event", sa.Text, nullable=False),
     sa.Column("seq", sa.Integer, nullable=False),
+    sa.Column("key", UUID, nullable=False, server_default=sa.func.gen_random_uuid()),  # root of its idempotency keys
     sa.Column("name", sa.Text),  # of the wait that it is about
+    sa.Column("detail", sa.JSON),  # why it happened, as far as the case itself doesn't say so any more
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("due_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("error", sa.JSON),

@@ -182,6 +182,6 @@ def _variables(overrides: Mapping[str, str | None]) -> dict[str, str]:
     return {f"KEEPSTEP_{name.upper()}": value for name, value in overrides.items() if value is not None}
 
 
-def failpoint() -> str | None:
-    """The write point at which a test wants this process killed; None in production."""
-    return os.environ.get("KEEPSTEP_FAILPOINT")
+def failpoints() -> str | None:
+    """The folder in which a test names write points at which it wants this process killed; None in production."""
+    return os.environ.get("KEEPSTEP_FAILPOINTS")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from keepstep.steps import state as states
-from keepstep.steps.errors import BadOutcome, BadState, NotDone, UnknownStep
+from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, NotDone, UnknownStep
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
 from keepstep.steps.waiting import WaitFor, WaitTogether
@@ -195,16 +195,15 @@ def _next(view: View, outcome: Outcome | None) -> Step | None:
         return view.workflow.follow(view.step, outcome.step)
     if isinstance(outcome, Sleep) and outcome.then is not None:
         return view.workflow.follow(view.step, outcome.then)
-    if view.step.next is not None and len(view.step.next) == 1 and (outcome is None or isinstance(outcome, Sleep)):
-        return view.workflow.follow(view.step, view.step.next[0])
-    following = view.workflow.after(view.step)
-    return None if following is None else view.workflow.follow(view.step, following.name)
+    return view.workflow.following(view.step)
 
 
 # ------------------------------------------------------------------------------------------------- the step failed
 def _failed(view: View, error: BaseException | None, described: dict[str, Any]) -> Decision:
     if error is not None and isinstance(error, view.step.permanent):
         return Decision(move="fail", status=Status.FAILED, error=described)
+    if isinstance(error, BadState | CallMismatch):  # of a recorded call: the next try would only call once more
+        return hold("bad result", described)
     safe = error is not None and isinstance(error, (NotDone, *view.step.safe_errors))
     if view.step.in_doubt == "hold" and not safe:
         return hold(IN_DOUBT, described, doubt="begin")

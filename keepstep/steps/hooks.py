@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from keepstep.steps.definition import where
@@ -16,19 +16,32 @@ EVENTS: tuple[str, ...] = get_args(Event)
 
 Hook = Callable[..., Any]
 
+HOOK_SECONDS = 300.0
+"""How long a hook may take before it is interrupted, as if it had raised."""
+
+
+def names_of(hooks: Sequence[Hook]) -> list[str]:
+    """A name for each function, for its key: its own, with a number if an earlier one has the same."""
+    names = [getattr(hook, "__name__", "hook") for hook in hooks]
+    earlier = [names[:index].count(name) for index, name in enumerate(names)]
+    return [name if not count else f"{name}:{count}" for name, count in zip(names, earlier, strict=True)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class HookCall:
     """The one outside call that a hook makes.
 
-    key: an idempotency key, the same on every attempt. attempt: 1 on the first try. wait: on "remind", the name of the
-    wait that nobody has answered yet.
+    key: an idempotency key, the same on every attempt. attempt: 1 on the first try. reason: why the case
+    was held, or the error that it failed with, as `Case.reason` and `Case.error` had it then; on "cancelled" who wanted
+    it and why, as `{"actor": ..., "reason": ...}`; else empty. wait: on "remind", the name of the wait that nobody has
+    answered yet. The case itself is as it stands now: it may have gone on since.
     """
 
     event: str
     key: str
     attempt: int
     log: logging.LoggerAdapter[logging.Logger]
+    reason: Mapping[str, Any] = field(default_factory=dict)
     wait: str | None = None
 
     @property

@@ -10,9 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from keepstep.steps.outcome import Outcome, Update, seconds_of
+from keepstep.steps.sameness import same
 
 UNSET: Any = object()
 """Stands for a default that wasn't given: None is a payload like any other."""
+
+MOST_APPROVERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,21 +66,21 @@ def wait_for(
     payload: the pydantic model that a payload must fit, or choices: the values it may be; checked when the signal is
     sent. prompt: JSON for the person who decides. timeout: a timedelta or seconds, default none; when time is up the
     case goes on with the step `on_timeout`, or as if `default` had been sent, or else it fails. remind_every: a
-    timedelta or seconds, after each of which the workflow's hooks for "remind" are called. approvers: how many
-    different actors must agree before the case goes on; one refusal (`approved` is false) is enough.
+    timedelta or seconds, after each of which the workflow's hooks for "remind" are called. approvers: how many different
+    actors must agree before the case goes on; one refusal (`approved` is false) is enough.
     """
-    seconds = None if timeout is None else seconds_of(timeout)
-    if (on_timeout is not None or default is not UNSET) and seconds is None:
-        raise ValueError(f"wait_for({name!r}) says what follows its timeout, but has no timeout")
+    seconds = _timeout(f"wait_for({name!r})", timeout, follows=on_timeout is not None or default is not UNSET)
     if on_timeout is not None and default is not UNSET:
         raise ValueError(f"wait_for({name!r}): either on_timeout= or default= follows the timeout")
     if payload is not None and choices is not None:
         raise ValueError(f"wait_for({name!r}): a payload is described by payload= or by choices=")
+    if choices is not None and default is not UNSET and not any(same(default, choice) for choice in choices):
+        raise ValueError(f"wait_for({name!r}): its default={default!r} is none of its choices={list(choices)}")
     reminding = None if remind_every is None else seconds_of(remind_every)
     if reminding is not None and reminding <= 0:
         raise ValueError(f"wait_for({name!r}, remind_every={remind_every!r}): give a duration above zero")
-    if approvers < 1:
-        raise ValueError(f"wait_for({name!r}, approvers={approvers!r}): at least one is needed")
+    if type(approvers) is not int or not 1 <= approvers <= MOST_APPROVERS:
+        raise ValueError(f"wait_for({name!r}, approvers={approvers!r}): a whole number from 1 to {MOST_APPROVERS:,}")
     return WaitFor(
         name=name,
         into=into,
@@ -106,7 +109,7 @@ def receive(
     update: Update | None = None,
 ) -> WaitFor:
     """Take the next message of the stream `name` (sent with `cases.send`), first in, first out."""
-    seconds = None if timeout is None else seconds_of(timeout)
+    seconds = _timeout(f"receive({name!r})", timeout, follows=on_timeout is not None)
     return WaitFor(
         name=name,
         into=into,
@@ -127,6 +130,13 @@ def wait_any(*waits: WaitFor, update: Update | None = None) -> WaitTogether:
 def wait_all(*waits: WaitFor, update: Update | None = None) -> WaitTogether:
     """Wait for several signals, in whichever order they come; the last one lets the case go on, with its `then`."""
     return _together(waits, need_all=True, update=update)
+
+
+def _timeout(at: str, timeout: timedelta | float | None, *, follows: bool) -> float | None:
+    """Seconds; ValueError if something `follows` a timeout that there isn't."""
+    if timeout is None and follows:
+        raise ValueError(f"{at} says what follows its timeout, but has no timeout; the wait is for ever")
+    return None if timeout is None else seconds_of(timeout)
 
 
 def _together(waits: tuple[WaitFor, ...], *, need_all: bool, update: Update | None) -> WaitTogether:

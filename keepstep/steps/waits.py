@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from keepstep.steps import state as states
 from keepstep.steps.definition import check_name
 from keepstep.steps.errors import BadOutcome, BadState
-from keepstep.steps.field import why_not
+from keepstep.steps.field import why_not, why_not_payload
 from keepstep.steps.waiting import UNSET, WaitFor, WaitTogether
 from keepstep.steps.workflow import Step, Target, Workflow
 
@@ -82,28 +82,30 @@ def _wait(workflow: Workflow, step: Step, asked: WaitFor, *, need_all: bool) -> 
 def _then(workflow: Workflow, step: Step, asked: WaitFor) -> Target | None:
     if asked.then is not None:
         return workflow.follow(step, asked.then).target
-    following = workflow.after(step)
-    return None if following is None else workflow.follow(step, following.name).target
+    following = workflow.following(step)
+    return None if following is None else following.target
 
 
 def _default(workflow: Workflow, asked: WaitFor) -> str | None:
     if asked.default is UNSET:
         return None
     states.refuse_what_json_lacks(asked.default, f"wait_for({asked.name!r}, default=...)")
-    reason = None if asked.into is None else why_not(workflow.state, asked.into, asked.default)
+    reason = None if asked.payload is None else why_not_payload(asked.payload, asked.default)
+    if reason is None and asked.into is not None:
+        reason = why_not(workflow.state, asked.into, asked.default)
     if reason:
-        raise BadState(f"wait_for({asked.name!r}): its default doesn't fit: {reason}", path=f"/{asked.into}")
+        raise BadState(f"wait_for({asked.name!r}): its default doesn't fit: {reason}", path=f"/{asked.into or ''}")
     return json.dumps(asked.default, ensure_ascii=False)
 
 
 def _schema(workflow: Workflow, asked: WaitFor) -> dict[str, Any] | None:
-    """Of the payload's model, of the choices, or of the field of the state that takes it."""
+    """Of the payload's model, of the choices, or of the field of the state that takes it. By field names, as is stored."""
     if asked.payload is not None:
         if not (isinstance(asked.payload, type) and issubclass(asked.payload, BaseModel)):
             raise BadOutcome(
                 f"wait_for({asked.name!r}, payload={asked.payload!r}): a payload is described by a pydantic model"
             )
-        schema = asked.payload.model_json_schema()
+        schema = asked.payload.model_json_schema(by_alias=False)
     elif asked.choices is not None:
         schema = {"enum": list(asked.choices)}
     elif asked.into is not None:

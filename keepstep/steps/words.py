@@ -17,7 +17,18 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def printable(text: str) -> str:
+    """The text with whatever a terminal may act upon written out, as `\\x1b`: stored text is anybody's."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _written_out(c) for c in text)
+
+
+def _written_out(character: str) -> str:
+    return " " if character.isspace() and character > "\x9f" else character.encode("unicode_escape").decode()
+
+
 def one_line(text: str, limit: int = 200) -> str:
-    """The text in one line, cut after `limit` characters."""
-    joined = " ".join(text.split())
+    """The text in one line, printable, cut after `limit` characters."""
+    joined = printable(" ".join(text.split()))
     return joined if len(joined) <= limit else joined[: limit - 1] + "…"

@@ -272,6 +272,11 @@ class Workflow:
         index = names.index(step.name) + 1
         return self.steps[names[index]] if index < len(names) else None
 
+    def following(self, step: Step) -> Step | None:
+        """The step that comes next if nobody says another: the only declared edge, else the next in order."""
+        only = self.find(step.next[0]) if step.next is not None and len(step.next) == 1 else self.after(step)
+        return None if only is None else self.follow(step, only.name)
+
     def follow(self, step: Step, name: str) -> Step:
         """The step `name` as a target of `step`; UnknownStep if there is none, or if it isn't a declared edge."""
         target = self.find(name)

@@ -16,7 +16,7 @@ from keepstep.steps import state as states
 from keepstep.steps.call import Call
 from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, exhausted, hold
 from keepstep.steps.doubt import verified
-from keepstep.steps.errors import BadState, DatabaseUnavailable
+from keepstep.steps.errors import BadState
 from keepstep.steps.moves import Status
 from keepstep.workers import process
 from keepstep.workers.call_step import Interrupted, call_step
@@ -36,31 +36,33 @@ log = logging.getLogger("keepstep.step")
 
 def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) -> None:
     """Run the step that a message names, if it is still to be run: claim, call, commit, publish."""
+    at = delivery.case, delivery.seq
     with uninterrupted():  # a timeout or a SIGTERM interrupts the call, and nothing else
+        reach("claiming", *at)
         claimed = take(engine, delivery, redelivered=redelivered)  # statement 1
         if claimed is None:
             return  # stale, a duplicate, paused, taken, too new: nothing to do
         began = time.monotonic()
-        reach("claimed", claimed.step)
+        reach("claimed", *at)
         try:
             with lend(engine, claimed) as transaction:  # a transactional step's own; else None, and nothing is held
                 decision = work(engine, claimed, transaction)  # user code
-                reach("called", claimed.step)
+                reach("called", *at)
                 committed = settle(engine, claimed, decision, began, transaction)  # statement 2, fenced
         except Interrupted as ended:
             give_back(engine, claimed, "its worker is told to end")
             raise ended.__cause__ or ended from None
-        except (TransactionLost, DatabaseUnavailable) as lost:
+        except TransactionLost as lost:
             give_back(engine, claimed, f"its transaction came to nothing: {lost}")
             return
         if committed is None:
             return
-        reach("committed", claimed.step)
+        reach("committed", *at)
         if committed.ring is not None:
             engine.bell.ring([committed.ring])  # only after the commit
         elif decision.waits and (ring := waits.deliver(engine.db, delivery.case, engine.registry.fits)):
             engine.bell.ring([ring])  # the signal was there before the wait
-        reach("published", claimed.step)
+        reach("published", *at)
 
 
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:

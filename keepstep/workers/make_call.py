@@ -18,6 +18,7 @@ from keepstep.config.logs import case_logger
 from keepstep.steps.call import MAX_BYTES, Begun, Call, Cost
 from keepstep.steps.errors import DatabaseUnavailable, LeaseLost
 from keepstep.steps.keys import idempotency_key
+from keepstep.workers.failpoints import reach
 from keepstep.workers.interrupt import END, SOFT_LIMIT
 from keepstep.workers.patience import COMMIT, patient
 
@@ -71,13 +72,16 @@ class Recording:
         if begun is None:
             raise self._lost(f"the call {name!r} was not made")
         self._tries[name], self._began[name] = begun.attempts, time.monotonic()
+        self._reach("intended")
         return begun
 
     def finish(self, begun: Begun, result: str, cost: Cost) -> None:
         """Keep the result, or, when the lease is gone, keep it as late."""
+        self._reach("answered")
         took = time.monotonic() - self._began[begun.name]
         write = _uninterrupted(patient(COMMIT))
         if write(ledger.finish, self._db, self._claim, begun, result=result, cost=cost, took=took):
+            self._reach("recorded")
             return
         write(ledger.record_late, self._db, self._claim, begun, result=result, cost=cost)
         raise self._lost(f"what the call {begun.name!r} returned is kept as late, see `keepstep history`")
@@ -97,6 +101,9 @@ class Recording:
         if not held:
             raise self._lost("")
         self._said, self._unsaid, self._beat_at = detail or self._said, None, time.monotonic()
+
+    def _reach(self, point: str) -> None:
+        reach(point, self._claim.delivery.case, self._claim.delivery.seq)
 
     def _lost(self, what: str) -> LeaseLost:
         claim = self._claim

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from keepstep.checkpoint.hooks import DueHook
 from keepstep.checkpoint.ring import Ring
 from keepstep.config.celery_options import broker_priority
+from keepstep.workers.failpoints import reach
 
 TASK = "keepstep.step"
 """The one task name of every step: an unknown name would be thrown away by a worker of the release before."""
@@ -67,6 +68,7 @@ class Bell:
                     self._send(ring, producer)
 
     def _send(self, ring: Ring, producer: Any) -> None:
+        reach("ringing", ring.case, ring.seq)
         shown = repr(ring.thread_id) if self._show else str(ring.case)
         self.app.send_task(
             TASK,

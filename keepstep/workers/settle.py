@@ -82,7 +82,7 @@ def _commit_together(
         if committed is None:
             transaction.rollback()
             return None
-        reach("written", claimed.step)
+        reach("written", claimed.delivery.case, claimed.delivery.seq)
         transaction.commit()
     except DBAPIError as error:
         transaction.rollback()

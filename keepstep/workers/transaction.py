@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Row, may_pass
-from keepstep.steps.errors import BadOutcome
+from keepstep.steps.errors import BadOutcome, DatabaseUnavailable
 from keepstep.workers.engine import Engine
 
 _GUARDED = "keepstep: the step's own transaction"
@@ -76,15 +76,21 @@ class Transaction:
 
 @contextmanager
 def lend(engine: Engine, claimed: Claim) -> Iterator[Transaction | None]:
-    """A transaction for the step if it is transactional, else None. It is rolled back if nobody commits it."""
+    """A transaction for the step if it is transactional, else None. It is rolled back if nobody commits it.
+
+    TransactionLost if there is no connection to be had for it.
+    """
     if not engine.registry.is_transactional(claimed.workflow, claimed.step):
         yield None
         return
-    with engine.transactions.undecided() as connection:
-        _watch(connection.engine)
-        idle = str(int(engine.settings.lease_seconds * 1000))
-        connection.execute(_IDLE, {"milliseconds": idle})
-        yield Transaction(connection)
+    try:
+        with engine.transactions.undecided() as connection:
+            _watch(connection.engine)
+            idle = str(int(engine.settings.lease_seconds * 1000))
+            connection.execute(_IDLE, {"milliseconds": idle})
+            yield Transaction(connection)
+    except DatabaseUnavailable as error:
+        raise TransactionLost(str(error)) from error
 
 
 def _release(savepoint: sa.NestedTransaction) -> None:

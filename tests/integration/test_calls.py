@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -31,6 +33,7 @@ from tests.support.eventually import eventually
 from tests.support.hand import LIMITS, Hand
 from tests.support.stages import while_locked
 from tests.support.trace import Trace
+from tests.support.worker import ROOT
 
 KNOWN = json.dumps({workflow.name: 1 for workflow in flows.ALL})
 
@@ -252,7 +255,7 @@ def test_statements_whose_replies_were_lost_are_repeated_without_harm(attempts: 
         assert ledger.finish(attempts.db, claim, begun, result='["paid"]', cost={"usd": 1}, took=0.5)
     row = attempts.row()
     assert (row.attempts, row.kept, row.cost) == (2, '["paid"]', {"usd": 1})
-    assert (row.done_at - row.begun_at).total_seconds() == 0.5
+    assert (row.done_at - row.begun_at).total_seconds() == pytest.approx(0.5, abs=0.01)
 
 
 def test_connections_that_die_during_the_call_lose_nothing(attempts: Attempts, admin: Database) -> None:
@@ -497,3 +500,26 @@ def test_attempts_that_came_to_nothing_are_listed_too(attempts: Attempts, client
     assert client.calls("paying", "A")[1].key == call.key
     with pytest.raises(UnknownCase):
         client.calls("paying", "nobody")
+
+
+def test_the_examples_of_the_documentation_run(
+    client: Client, start_worker: Any, tmp_path: Path, worker_env: dict[str, str]
+) -> None:
+    page = (ROOT / "docs" / "calls.md").read_text()
+    (tmp_path / "documented_calls.py").write_text(
+        "from types import SimpleNamespace as Outside\n"
+        "bank = Outside(charge=lambda amount, idempotency_key: {'receipt': f'R-{amount}'})\n"
+        "post = Outside(send=lambda customer, receipt, idempotency_key: None)\n"
+        "model = Outside(ask=lambda prompt: {'text': prompt, 'usd': 0.01, 'tokens': 1840})\n"
+        "archive = Outside(write=lambda customer, row: None)\n"
+        + "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    )
+    env = {"KEEPSTEP_WORKFLOWS": "documented_calls", "PYTHONPATH": f"{worker_env['PYTHONPATH']}:{tmp_path}"}
+    start_worker(env=env)
+    Cli({**worker_env, **env})("start", "orders", "O-1", "--state", '{"customer": "Ann", "amount": 7, "rows": 3}')
+    case = client.wait("orders", "O-1", 30)
+    assert case.status == "completed", case
+    assert (case.state["receipt"], case.state["letter"]) == ("R-7", "Thank Ann for 7 EUR.")
+    made = client.calls("orders", "O-1")
+    assert [one.name or one.step for one in made] == ["pay", "charge", "mail", "write_letter", "letter", "export"]
+    assert total(made) == {"usd": 0.01, "tokens": 1840}

@@ -15,7 +15,8 @@ from tests.support.hand import KNOWN
 ONE = uuid4()
 CHECKPOINT = {
     "status": "queued", "target": "s2", "queue": "q", "timeout": 1.0, "in_doubt": "retry", "heartbeat_timeout": None,
-    "schema_version": 1, "kind": "step", "key_read": True, "cost": None, "is_snapshot": False, "weight": 1, "delay": None, "until": None, "ran": "s1", "attempt": 1, "owner": ONE,
+    "schema_version": 1, "kind": "step", "key_read": True, "cost": None, "is_snapshot": False, "weight": 1,
+    "delay": None, "until": None, "ran": "s1", "attempt": 1, "owner": ONE,
     "payload": "[]", "took": 0.1,
 }  # fmt: skip
 FENCE = {"id": ONE, "lease": ONE}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, GRID, guard
+from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, QUEUED_DUE, guard
 
 # Lock order: the head, then everything else of its case.
 LOCK_HEAD = text("""
@@ -25,32 +25,56 @@ select seq, name, into_field, payload_schema::text as payload_schema, approvers,
  where case_id = :id and name = :name and stream = :stream and fate is null
 """)
 
-# The signal that was sent under this dedupe key before.
+# The signal that was sent under this dedupe key before. A rewind frees the keys of what it undoes.
 SAME_SIGNAL = text("""
 select payload::text as payload from keepstep.signals
- where case_id = :id and name = :name and dedupe_key = :dedupe_key and refused is null
+ where case_id = :id and name = :name and stream = :stream and dedupe_key = :dedupe_key and refused is null
 """)
 
 # The same, of a case that has ended.
 SAME_SIGNAL_OF_ENDED = text("""
-select 1 from keepstep.signals where case_id = :id and name = :name and dedupe_key = :dedupe_key
-   and consumed_seq is not null
+select 1 from keepstep.signals
+ where case_id = :id and name = :name and stream = :stream and dedupe_key = :dedupe_key and refused is null
+   and (consumed_seq is not null or counted_seq is not null)
 """)
 
-_UNDONE = """coalesce((select max(seq) from keepstep.checkpoints where case_id = :id and kind = 'rewind'), -1)"""
-"""The seq up to which the case's past was undone by a rewind or restart: what was decided there binds nobody."""
+_LINE = """
+with recursive line (top, bottom, back_to) as (
+  select 2147483647, r.seq, r.back_to from (select) now left join lateral (
+    select seq, back_to from keepstep.checkpoints c
+     where c.case_id = :id and back_to is not null order by seq desc limit 1) r on true
+  union all
+  select line.back_to, r.seq, r.back_to from line left join lateral (
+    select seq, back_to from keepstep.checkpoints c
+     where c.case_id = :id and back_to is not null and seq <= line.back_to order by seq desc limit 1) r on true
+   where line.back_to is not null
+)"""
+"""The stretches of seqs that led to where the case stands: from a rewind, they go on at what it went back to."""
 
-# The decision of this name that came first: consumed, or kept for a wait that hasn't begun.
-FIRST_DECISION = text(f"""
-select payload::text as payload, consumed_seq from keepstep.signals
- where case_id = :id and name = :name and refused is null and not stream
-   and (consumed_seq is null or consumed_seq > {_UNDONE})
- order by id desc limit 1
+
+def _stands(seq: str) -> str:
+    """What was decided between a rewind and the checkpoint that it went back to is undone, and binds nobody."""
+    return f"exists (select from line where {seq} between coalesce(bottom, 0) and top)"
+
+
+# The decision of this name that binds: consumed, or kept for a wait that hasn't begun. If several people made it, a row
+# for each, the one that decided first.
+FIRST_DECISION = text(f"""{_LINE}, first as (
+  select id, consumed_seq from keepstep.signals s
+   where case_id = :id and name = :name and not stream and refused is null
+     and ((consumed_seq is null and counted_seq is null) or (consumed_seq is not null and {_stands("consumed_seq")}))
+   order by id desc limit 1
+)
+select s.payload::text as payload from keepstep.signals s, first
+ where s.case_id = :id and s.name = :name and not s.stream and s.refused is null
+   and (s.id = first.id or s.consumed_seq = first.consumed_seq)
+ order by s.id desc
 """)
 
-# How the last wait of this name ended, if it did.
-LAST_WAIT = text(f"""
-select fate from keepstep.waits where case_id = :id and name = :name and not stream and seq >= {_UNDONE}
+# How the last wait of this name ended, if it did, and what it asked.
+LAST_WAIT = text(f"""{_LINE}
+select fate, digest from keepstep.waits w
+ where case_id = :id and name = :name and not stream and {_stands("seq")}
  order by seq desc limit 1
 """)
 
@@ -58,6 +82,14 @@ select fate from keepstep.waits where case_id = :id and name = :name and not str
 SAME_VOTER = text("""
 select payload::text as payload from keepstep.signals
  where case_id = :id and name = :name and counted_seq = :wait_seq and actor = :actor
+   and not stream and refused is null
+""")
+
+# What the first of them said, with whom the others have to agree.
+FIRST_VOTE = text("""
+select payload::text as payload from keepstep.signals
+ where case_id = :id and name = :name and counted_seq = :wait_seq and not stream and refused is null
+ order by id limit 1
 """)
 
 INSERT = text("""
@@ -68,8 +100,8 @@ values (:id, :name, cast(:payload as json), :actor, :dedupe_key, :stream, :diges
 # ------------------------------------------------------------------------------------------------------- what fits it
 # An open wait of the locked case with the oldest signal that is there for it.
 MATCH = text("""
-select s.id as signal, s.name, s.payload::text as payload, s.actor, w.seq as wait_seq, w.approvers, w.need_all,
-       w.into_field, w.then_target::text as then_target, w.payload_schema::text as payload_schema,
+select s.id as signal, s.name, s.payload::text as payload, s.actor, s.digest as about, w.digest, w.seq as wait_seq,
+       w.approvers, w.need_all, w.into_field, w.then_target::text as then_target, w.payload_schema::text as payload_schema,
        (select count(*) from keepstep.waits o where o.case_id = w.case_id and o.fate is null) as open_waits
   from keepstep.waits w
   join keepstep.signals s
@@ -89,11 +121,14 @@ with mine as (
 )
 select count(distinct actor) as votes from (
   select actor from mine union all
-  select actor from keepstep.signals where case_id = :id and name = :name and counted_seq = :wait_seq) v
+  select actor from keepstep.signals
+   where case_id = :id and name = :name and counted_seq = :wait_seq and not stream and refused is null) v
 """)
 
 _CONSUME = """s as (
-  update keepstep.signals set consumed_seq = h.seq from h where keepstep.signals.id = :signal
+  update keepstep.signals s set consumed_seq = h.seq from h
+   where s.id = :signal or (s.case_id = h.id and s.name = :name and s.counted_seq = :votes_of and not s.stream
+                            and s.refused is null)
 ), w as (
   update keepstep.waits set fate = case when name = :name then :fate else 'dropped' end,
                             closed_at = clock_timestamp()
@@ -107,7 +142,7 @@ _CONSUME = """s as (
 _GO_ON = f"""
   update keepstep.heads
      set seq = seq + 1, status = 'queued', step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
-         in_doubt = :in_doubt, heartbeat_timeout = :heartbeat_timeout, {FREE}, {ANEW}, due_at = {GRID},
+         in_doubt = :in_doubt, heartbeat_timeout = :heartbeat_timeout, {FREE}, {ANEW}, due_at = {QUEUED_DUE},
          entered_at = clock_timestamp(),
          weight = weight + :weight"""
 
@@ -169,8 +204,11 @@ insert into keepstep.hooks (case_id, event, seq, name) select case_id, 'remind',
 """)
 
 _CLOSE = """w as (
-  update keepstep.waits set fate = 'expired', closed_at = clock_timestamp() from h where case_id = h.id and fate is null
+  update keepstep.waits
+     set fate = case when deadline <= clock_timestamp() then 'expired' else 'dropped' end, closed_at = clock_timestamp()
+    from h where case_id = h.id and fate is null
 )"""
+"""Of several waits, those without a deadline, or with a later one, are only left: what comes for them isn't late."""
 
 # The deadline's own checkpoint, which changes nothing, and the case goes on with `on_timeout`.
 EXPIRE = text(f"""

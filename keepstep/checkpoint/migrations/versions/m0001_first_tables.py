@@ -107,13 +107,17 @@ CREATE TABLE keepstep.checkpoints (
     payload JSON NOT NULL,
     key_read BOOLEAN,
     cost JSON,
+    back_to INTEGER,
     started_at TIMESTAMP WITH TIME ZONE,
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (case_id, seq),
     CONSTRAINT checkpoints_begin CHECK (seq >= 0 and (seq > 0 or is_snapshot)),
     CONSTRAINT checkpoints_kind CHECK (kind in ('start', 'step', 'verify', 'signal', 'timeout', 'skip', 'rewind', 'fork')),
-    CONSTRAINT checkpoints_status CHECK (status in ('completed', 'queued', 'sleeping', 'waiting'))
+    CONSTRAINT checkpoints_status CHECK (status in ('completed', 'queued', 'sleeping', 'waiting')),
+    CONSTRAINT checkpoints_back_to CHECK (back_to is null or back_to between -1 and seq - 1)
 );
+
+CREATE INDEX checkpoints_rewinds ON keepstep.checkpoints (case_id, seq) WHERE back_to is not null;
 
 CREATE TABLE keepstep.heads (
     id UUID NOT NULL,
@@ -165,7 +169,9 @@ CREATE TABLE keepstep.hooks (
     case_id UUID NOT NULL,
     event TEXT NOT NULL,
     seq INTEGER NOT NULL,
+    key UUID DEFAULT gen_random_uuid() NOT NULL,
     name TEXT,
+    detail JSON,
     attempts INTEGER DEFAULT '0' NOT NULL,
     due_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     error JSON,
@@ -215,11 +221,13 @@ CREATE TABLE keepstep.signals (
 
 CREATE INDEX signals_case ON keepstep.signals (case_id, id);
 
-CREATE UNIQUE INDEX signals_dedupe ON keepstep.signals (case_id, name, dedupe_key) WHERE dedupe_key is not null and refused is null;
+CREATE INDEX signals_decisions ON keepstep.signals (case_id, name, id) WHERE not stream and refused is null;
+
+CREATE UNIQUE INDEX signals_dedupe ON keepstep.signals (case_id, name, stream, dedupe_key) WHERE dedupe_key is not null and refused is null;
 
 CREATE UNIQUE INDEX signals_pending ON keepstep.signals (case_id, name) WHERE consumed_seq is null and refused is null and counted_seq is null and not stream;
 
-CREATE INDEX signals_unconsumed ON keepstep.signals (case_id) WHERE consumed_seq is null and refused is null and counted_seq is null;
+CREATE INDEX signals_unused ON keepstep.signals (case_id, name, stream, id) WHERE consumed_seq is null and refused is null and counted_seq is null;
 
 CREATE TABLE keepstep.waits (
     case_id UUID NOT NULL,

@@ -1,0 +1,198 @@
+"""Every failpoint of every kind of step, under every fault: each case completes, or is held as its policy says.
+
+All cells of one fault are run at once: each case halts at its point, then the fault strikes them all. Afterwards there
+is one checkpoint a step, and every effect was made under one key; an effect that was made twice is counted, and is
+allowed only where the policy is "retry". A case that is held is moved by what an operator would find out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import sqlalchemy as sa
+
+from keepstep import Client
+from keepstep.checkpoint.database import Database
+from keepstep.dev.servers import Servers
+from keepstep.steps.keys import case_id, idempotency_key
+from keepstep.workers.failpoints import POINTS
+from tests import matrix_flows
+from tests.matrix_flows import KINDS, MIDDLE
+from tests.support import outside
+from tests.support.eventually import eventually
+from tests.support.failpoints import Failpoints
+from tests.support.servers import Urls
+from tests.support.worker import Worker
+
+ONLY = {"intended": "once", "answered": "once", "recorded": "once", "written": "transactional"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of step, halted at one point."""
+
+    kind: str
+    point: str
+
+    @property
+    def workflow(self) -> str:
+        return f"matrix-{self.kind}"
+
+    @property
+    def thread_id(self) -> str:
+        return f"{self.kind}-{self.point}"
+
+    @property
+    def seq(self) -> int:
+        """Of the message that the point is about: `ringing` is about that of the step after the middle one."""
+        if self.point != "ringing":
+            return 1
+        return {"wait": 3, "retry": 1}.get(self.kind, 2)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the effect may be made once more, under its key, when it was made and nobody wrote so."""
+        return self.kind not in ("hold", "verify", "transactional")
+
+
+CELLS = [Cell(kind, point) for kind in KINDS for point in POINTS if ONLY.get(point, kind) == kind]
+
+
+@dataclass
+class Scene:
+    """What a fault may strike."""
+
+    worker: Worker
+    start_worker: Callable[[], Worker]
+    points: Failpoints
+    servers: Servers
+    db: Database
+
+
+def kill_children(scene: Scene) -> None:
+    """All but the sweep, which is in the main process: it halts before it rings for a case that has slept."""
+    for reached in scene.points.reached():
+        if reached.pid != scene.worker.pid:
+            os.kill(reached.pid, signal.SIGKILL)
+    scene.points.release()
+
+
+def kill_the_worker(scene: Scene) -> None:
+    scene.worker.kill()
+    scene.start_worker()
+
+
+def freeze_past_the_lease_then_thaw(scene: Scene) -> None:
+    """A zombie: taken for dead, and awake again when others have gone on without it."""
+    scene.worker.freeze()
+    scene.start_worker()
+    nodes = sa.text("select count(*) as n from keepstep.nodes")
+    owned = sa.text("select count(*) as n from keepstep.heads where owner is not null")
+    eventually(lambda: scene.db.all(nodes)[0].n == 1, 20, "the frozen node is taken for dead")
+    eventually(lambda: scene.db.all(owned)[0].n == 0, 20, "nothing runs any more")
+    scene.worker.thaw()
+    scene.points.release()
+
+
+def cut_connections(scene: Scene) -> None:
+    cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'keepstep %'"
+    scene.db.all(sa.text(cut))
+    scene.points.release()
+
+
+def lose_the_broker(scene: Scene) -> None:
+    scene.servers.valkey.kill()
+    scene.points.release()
+    scene.servers.valkey.start()
+
+
+FAULTS = [kill_children, kill_the_worker, freeze_past_the_lease_then_thaw, cut_connections, lose_the_broker]
+
+
+@pytest.fixture
+def urls(servers: Servers) -> Urls:
+    return Urls(postgres=servers.postgres.url, valkey=servers.valkey.url)
+
+
+@pytest.fixture
+def admin(urls: Urls) -> Iterator[Database]:
+    admin = Database(urls.postgres, pool_size=1)
+    yield admin
+    admin.dispose()
+
+
+@pytest.fixture
+def client(database_url: str, broker_url: str) -> Iterator[Client]:
+    with Client(database_url, broker_url, workflows=matrix_flows.ALL) as client:
+        yield client
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_kind_of_step_at_every_point(
+    client: Client, db: Database, servers: Servers, start_worker, tmp_path, fault: Callable[[Scene], None]
+) -> None:
+    outside.prepare(db)
+    points = Failpoints(tmp_path / "points")
+    for cell in CELLS:
+        points.arm(cell.point, case_id(cell.workflow, cell.thread_id), cell.seq)
+        client.start(cell.workflow, cell.thread_id, {})
+        if cell.kind == "wait":
+            client.signal(cell.workflow, cell.thread_id, "answer", 42)
+    env = {
+        "KEEPSTEP_WORKFLOWS": "tests.matrix_flows",
+        "KEEPSTEP_LEASE_SECONDS": "2",
+        "KEEPSTEP_BEAT_SECONDS": "0.5",
+        "KEEPSTEP_SETTLING_SECONDS": "0.5",
+    }
+    worker = start_worker(concurrency=len(CELLS) + 2, env={**env, **points.env})
+    eventually(lambda: len(points.reached()) == len(CELLS), 60, f"all stand at their points, but {points.armed()}")
+    fault(Scene(worker, lambda: start_worker(concurrency=4, env=env), points, servers, db))
+    for cell in CELLS:
+        finish(client, db, cell)
+    for cell in CELLS:
+        check(client, db, cell)
+
+
+def finish(client: Client, db: Database, cell: Cell) -> None:
+    """Wait for the end; what is held is moved by somebody who looks whether the effect was made."""
+
+    def ended() -> bool:
+        case = client.get(cell.workflow, cell.thread_id)
+        if case.status == "held":
+            assert cell.kind in ("hold", "verify"), (cell, case.reason)
+            assert "in doubt" in case.reason["why"], (cell, case.reason)
+            if outside.raw_calls(db, cell.thread_id)[MIDDLE]:
+                client.skip(cell.workflow, cell.thread_id, update={"log": [*case.state["log"], MIDDLE]})
+            else:
+                client.retry(cell.workflow, cell.thread_id)
+        return case.ended
+
+    eventually(ended, 60, f"{cell} ends")
+
+
+def check(client: Client, db: Database, cell: Cell) -> None:
+    case = client.get(cell.workflow, cell.thread_id)
+    assert case.status == "completed", (cell, case)
+    assert case.state["log"] == ["before", MIDDLE, "after"], (cell, "a step was lost or doubled")
+    history = client.history(cell.workflow, cell.thread_id)
+    written = Counter(e.seq for e in history if e.kind in ("start", "step", "verify", "signal", "skip"))
+    assert written == Counter(range(len(written))), (cell, "a checkpoint is missing or doubled")
+    made = outside.effects(db, cell.thread_id)
+    keys = {effect.step: {e.key for e in made if e.step == effect.step} for effect in made}
+    assert all(len(of_step) == 1 for of_step in keys.values()), (cell, keys)
+    assert keys[MIDDLE] == {str(idempotency_key(case.run, 1, MIDDLE))}
+    raw = outside.raw_calls(db, cell.thread_id)
+    again = {step for step, calls in raw.items() if calls > 1}
+    assert not again or cell.may_repeat, (cell, raw)
+    assert again <= {MIDDLE, "once.first", "once.second"}, (cell, "another step ran again", raw)
+    if cell.kind == "once" and cell.point in ("recorded", "called", "committed"):
+        assert raw["once.first"] == 1, "what is recorded isn't called again"
+
+
+def test_every_point_is_in_the_matrix() -> None:
+    assert {cell.point for cell in CELLS} == set(POINTS)
