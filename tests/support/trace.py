@@ -36,6 +36,11 @@ class Trace:
         ]
 
 
+def path() -> Path:
+    """Where this process's steps write."""
+    return Path(os.environ["KEEPSTEP_TEST_TRACE"])
+
+
 def write(thread_id: str, step: str, key: str, attempt: int) -> None:
     """Append one line in one write, so that lines of several processes don't mix."""
     path = os.environ.get("KEEPSTEP_TEST_TRACE")
