@@ -12,6 +12,7 @@ from keepstep import Approval, Client, Workflow, sleep, wait_all, wait_any, wait
 from keepstep.checkpoint import hooks, recovery, waits
 from keepstep.checkpoint.database import Database
 from keepstep.testing.clock import Clock
+from keepstep.workers.make_call import make_call
 from tests import flows
 from tests.support.eventually import eventually
 from tests.support.hand import LIMITS, Hand
@@ -115,6 +116,32 @@ def test_a_rewind_to_a_wait_reminds_again(clock: Clock, hand: Hand, db: Database
     assert sweep(db) == []
     due = sa.text("select due_at - clock_timestamp() as left from keepstep.heads where id = :id")
     assert timedelta(hours=23) < db.one(due, {"id": case}).left <= DAY
+
+
+def test_a_step_that_is_silent_for_too_long_is_taken_away_and_one_that_says_so_is_not(
+    clock: Clock, db: Database, monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
+    talking = Workflow("talking", state=flows.State, timeout=timedelta(hours=8))
+    talking.step(name="talk", heartbeat_timeout=timedelta(minutes=1))(lambda state, call: None)
+    talking.step(name="end")(lambda state, call: None)
+    monkeypatch.setattr(flows, "ALL", [talking])
+    hand = Hand(db, known='{"talking": 1}')
+    claim = hand.claim(hand.start("A", talking))
+    call = make_call(claim, db)
+    clock.advance(50)
+    call.heartbeat({"page": 7})
+    clock.advance(50)
+    recovery.look_again(db, LIMITS)
+    assert recovery.recover_overdue(db, LIMITS).rings == []
+    clock.advance(50)
+    [ring] = recovery.recover_overdue(db, LIMITS).rings
+    again = hand.claim(ring.case, ring.seq)
+    assert make_call(again, db).detail == {"page": 7}
+    hand.commit(again)
+    following = hand.claim(ring.case, 1)
+    assert following.detail is None
+    clock.advance(timedelta(hours=7))
+    assert recovery.recover_overdue(db, LIMITS).rings == [], "the next step need not say anything"
 
 
 def test_timers_that_came_due_while_everything_was_down_run_once(
