@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg2
 import psycopg2.extras
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from keepstep.checkpoint.prepared import LOST, PLANS, Plan
 from keepstep.config.settings import without_password
 from keepstep.steps.errors import DatabaseUnavailable
 
 psycopg2.extras.register_uuid()
 
 Row = sa.Row[Any]
+
+log = logging.getLogger("keepstep.database")
 
 
 class Database:
@@ -28,10 +33,20 @@ class Database:
     pool_size: connections kept and, at the most, open. A connection is held for the length of one statement or
     transaction only, never while a step runs. ping: try each connection before use, so that a restart of the server
     between two calls goes unnoticed; it costs a round trip, and the engine, which tries again by itself, goes without.
+    prepare: run the hot statements as prepared ones.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 5, application_name: str = "keepstep", ping: bool = False):
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 5,
+        application_name: str = "keepstep",
+        ping: bool = False,
+        prepare: bool = False,
+    ):
         self.url, self._pool_size, self._name, self._ping = url, pool_size, application_name, ping
+        self._plans: Mapping[Any, Plan] = PLANS if prepare else {}
         self._engine: sa.Engine | None = None
         self._pid: int | None = None
         self._lock = threading.Lock()
@@ -76,8 +91,36 @@ class Database:
 
     def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
         """Run one statement in a transaction of its own; its first row."""
+        plan = self._plans.get(statement)
+        if plan is not None:
+            return self._first(plan, statement, params)
         with self.connect() as connection:
             return connection.execute(statement, params).first()
+
+    def _first(self, plan: Plan, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
+        """The same by a prepared statement; by the ordinary way, from now on, if there is a pooler in between."""
+        try:
+            connection = self.engine.raw_connection()
+        except (PoolTimeout, DBAPIError) as error:
+            raise self._unavailable(error) from error
+        try:
+            row: Row | None = plan.first(connection, params)
+        except psycopg2.Error as error:
+            gone = self.engine.dialect.is_disconnect(error, connection.driver_connection, None)
+            connection.invalidate(error)
+            if error.pgcode in LOST:
+                log.warning("prepared statements don't last on this connection, going without: %s", error)
+                self._plans = {}
+                return self.one(statement, params)
+            wrapped = DBAPIError.instance(
+                plan.execute, dict(params), error, psycopg2.Error, connection_invalidated=gone
+            )
+            raise self._unavailable(wrapped) from error
+        except BaseException:
+            connection.invalidate()  # interrupted in the middle of a reply
+            raise
+        connection.close()
+        return row
 
     def all(self, statement: sa.Executable, params: Mapping[str, Any] | None = None) -> list[Row]:
         """Run one statement in a transaction of its own; all its rows."""
@@ -117,7 +160,6 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[sa.Connection]:
-        where = without_password(self.url)
         try:
             with self.engine.connect() as connection:
                 try:
@@ -126,13 +168,18 @@ class Database:
                     if may_pass(error):
                         connection.invalidate()  # after a failover, say, the next one may lead to the new primary
                     raise
-        except PoolTimeout as error:
-            raise DatabaseUnavailable(f"PostgreSQL at {where}: all {self._pool_size} connections are in use") from error
-        except DBAPIError as error:
-            if not may_pass(error):
-                raise
-            reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-            raise DatabaseUnavailable(f"PostgreSQL at {where} can't be reached, or can't work now: {reason}") from error
+        except (PoolTimeout, DBAPIError) as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Any) -> Exception:
+        """DatabaseUnavailable for whatever may pass by itself; else the error as it is."""
+        where = without_password(self.url)
+        if isinstance(error, PoolTimeout):
+            return DatabaseUnavailable(f"PostgreSQL at {where}: all {self._pool_size} connections are in use")
+        if not may_pass(error):
+            return error  # type: ignore[no-any-return]
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        return DatabaseUnavailable(f"PostgreSQL at {where} can't be reached, or can't work now: {reason}")
 
     def dispose(self) -> None:
         """Close the connections of this process."""

@@ -48,6 +48,10 @@ class Settings(BaseSettings):
     """The longest that ringing may keep a caller when Redis doesn't answer."""
     show_thread_ids: bool = True
     """Whether the thread id appears in Celery's argsrepr, hence in Flower."""
+    lean: bool = True
+    """Whether messages take the short ways around Celery's machinery; otherwise all of it is stock."""
+    prepared_statements: bool = True
+    """Whether the hot statements are prepared. Behind PgBouncer in transaction mode, set it to false."""
     events: bool = True
     """Whether workers send task events, which Flower needs."""
     host_id: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import tempfile
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +19,12 @@ from keepstep.config.logs import FORMAT
 from keepstep.config.settings import Settings, settings
 from keepstep.steps.workflow import DEFAULT_QUEUE
 from keepstep.workers.engine import Engine
+from keepstep.workers.envelope import HOOK_TASK, TASK
 from keepstep.workers.execute import execute
 from keepstep.workers.hooks import call_hooks
+from keepstep.workers.lean import strategy
 from keepstep.workers.node import node_step
-from keepstep.workers.publish import HOOK_TASK, TASK, Bell
+from keepstep.workers.publish import Bell
 from keepstep.workers.registry import Registry
 from keepstep.workers.strangers import Strangers
 from keepstep.workers.transport import transport_for
@@ -33,14 +36,14 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
     registry.load(given.workflows)
     app = Celery("keepstep", set_as_current=False)
     app.conf.update(celery_options(given))
-    app.conf.broker_transport = transport_for(given.broker_url)
+    app.conf.broker_transport = transport_for(given.broker_url, lean=given.lean)
     queues = sorted({DEFAULT_QUEUE, *registry.queues})
     app.conf.task_queues = [Queue(name) for name in queues]
     engine = Engine(
         settings=given,
-        db=Database(given.database_url, application_name="keepstep worker"),
+        db=Database(given.database_url, application_name="keepstep worker", prepare=given.prepared_statements),
         registry=registry,
-        bell=Bell(app, show_thread_ids=given.show_thread_ids),
+        bell=Bell(app, show_thread_ids=given.show_thread_ids, lean=given.lean),
     )
     app.steps["worker"].add(node_step(engine))
     strangers = Strangers(registry)
@@ -57,6 +60,8 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
         """Call the hooks of one event of one case."""
         call_hooks(engine, hook_id)
 
+    if given.lean:
+        step.start_strategy = partial(strategy(engine), step)
     return app, engine
 
 

@@ -68,7 +68,7 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) ->
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:
     """Claim. A redelivery that finds its case with a dead process of this host recovers it first, then claims again."""
     lease, claimant = uuid4(), engine.claimant
-    claimed = patient(CLAIM)(claim, engine.db, delivery, claimant, lease)
+    claimed: Claim | None = patient(CLAIM)(claim, engine.db, delivery, claimant, lease)
     if claimed is None and redelivered and _release_dead(engine, delivery):
         claimed = patient(CLAIM)(claim, engine.db, delivery, claimant, lease)
     if claimed is None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
+from uuid import uuid5
 
 from keepstep.checkpoint import hooks, reads
+from keepstep.checkpoint.hooks import PendingHook
+from keepstep.checkpoint.reads import Case
 from keepstep.config.logs import case_logger
 from keepstep.steps.decide import describe
-from keepstep.steps.hooks import HookCall
-from keepstep.steps.keys import idempotency_key
+from keepstep.steps.errors import CheckpointDamaged, UnknownWorkflow
+from keepstep.steps.hooks import Hook, HookCall, names_of
 from keepstep.workers.engine import Engine
 
 log = logging.getLogger("keepstep.hook")
@@ -16,29 +21,57 @@ log = logging.getLogger("keepstep.hook")
 
 def ring_hooks(engine: Engine) -> None:
     """Send a message for each hook that is due, to the queue of its workflow."""
-    for hook in hooks.due(engine.db, list(engine.registry.versions), engine.limits.rows):
-        engine.bell.ring_hook(hook, engine.registry.get(hook.workflow).queue)
+    due = hooks.due(engine.db, list(engine.registry.versions), engine.limits.rows)
+    for number, hook in enumerate(due):
+        if not engine.bell.ring_hook(hook, engine.registry.get(hook.workflow).queue):
+            hooks.put_back(engine.db, [left.id for left in due[number:]])
+            return
 
 
 def call_hooks(engine: Engine, hook_id: int) -> None:
     """Call the functions of one event of one case. If one raises, all are called again later, under the same keys."""
     pending = hooks.find(engine.db, hook_id)
-    case = None if pending is None else reads.get(engine.db, pending.case)
+    case = None if pending is None else _case(engine, pending)
     if pending is None or case is None:
         return  # done before, or pruned
-    for function in engine.registry.get(pending.workflow).hooks.get(pending.event, []):
-        name = f"hook:{pending.event}:{getattr(function, '__name__', 'hook')}"
-        call = HookCall(
-            event=pending.event,
-            key=str(idempotency_key(pending.run, pending.seq, f"{name}:{pending.id}")),  # held twice is told twice
-            attempt=pending.attempt,
-            wait=pending.wait,
-            log=case_logger(pending.workflow, pending.thread_id, name, pending.seq),
-        )
+    try:
+        functions = engine.registry.get(pending.workflow).hooks.get(pending.event, [])
+    except UnknownWorkflow:
+        log.warning("%s/%s: this worker reads its queue, but doesn't know it", pending.workflow, pending.thread_id)
+        hooks.put_back(engine.db, [pending.id])
+        return
+    for name, function in zip(names_of(functions), functions, strict=True):
         try:
-            function(case, call)
+            _call(function, name, case, pending)
         except Exception as error:
-            log.exception("%s/%s: %s raised; it is called again later", case.workflow, case.thread_id, name)
+            log.exception("%s/%s: hook %s raised; it is called again later", case.workflow, case.thread_id, name)
             hooks.failed(engine.db, pending.id, describe(error))
             return
     hooks.done(engine.db, pending.id)
+
+
+def _case(engine: Engine, pending: PendingHook) -> Case | None:
+    """The case, without its state if that is what is damaged: then above all somebody must be told."""
+    try:
+        return reads.get(engine.db, pending.case)
+    except CheckpointDamaged:
+        return reads.find(engine.db, pending.case)
+
+
+def _call(function: Hook, name: str, case: Case, pending: PendingHook) -> None:
+    at = f"hook:{pending.event}:{name}"
+    call = HookCall(
+        event=pending.event,
+        key=str(uuid5(pending.key, name)),  # held twice is told twice: each event has a root of its own
+        attempt=pending.attempt,
+        reason=pending.reason,
+        wait=pending.wait,
+        log=case_logger(pending.workflow, pending.thread_id, at, pending.seq),
+    )
+    result = function(case, call)
+    if inspect.isawaitable(result):
+        asyncio.run(_awaited(result))
+
+
+async def _awaited(result: object) -> object:
+    return await result  # type: ignore[misc]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from keepstep.steps.errors import DatabaseUnavailable
@@ -12,8 +15,19 @@ COMMIT = 600.0
 """Seconds. A result that cost money isn't thrown away because PostgreSQL restarts, or fails over."""
 
 
-def patient(seconds: float) -> Retrying:
-    """Try again while the database can't be reached, with a growing wait, for `seconds`."""
+def patient(seconds: float) -> Callable[..., Any]:
+    """Call a function; try again while the database can't be reached, with a growing wait, for `seconds`."""
+
+    def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except DatabaseUnavailable:  # the rest is for the rare case: it costs a tenth of a step
+            return _retrying(seconds)(function, *args, **kwargs)
+
+    return call
+
+
+def _retrying(seconds: float) -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(DatabaseUnavailable),
         wait=wait_exponential(multiplier=0.05, max=1.0),

@@ -15,16 +15,10 @@ from redis.exceptions import RedisError
 from keepstep.checkpoint.hooks import DueHook
 from keepstep.checkpoint.ring import Ring
 from keepstep.config.celery_options import broker_priority
+from keepstep.steps.hooks import HOOK_SECONDS
+from keepstep.workers.envelope import HOOK_TASK, KILL_GRACE, TASK, envelope
 from keepstep.workers.failpoints import reach
-
-TASK = "keepstep.step"
-"""The one task name of every step: an unknown name would be thrown away by a worker of the release before."""
-
-HOOK_TASK = "keepstep.hook"
-"""The task name of every hook."""
-
-KILL_GRACE = 10.0
-"""Seconds between the interruption of a step at its timeout and the killing of its process."""
+from keepstep.workers.line import Line
 
 BATCH = 500
 """Messages that are sent at once."""
@@ -40,10 +34,14 @@ log = logging.getLogger("keepstep.publish")
 
 
 class Bell:
-    """Sends the messages of one Celery app. show_thread_ids: whether they appear in Flower."""
+    """Sends the messages of one Celery app.
 
-    def __init__(self, app: Celery, *, show_thread_ids: bool = True):
+    show_thread_ids: whether they appear in Flower. lean: push them to Redis directly, where the broker is Redis.
+    """
+
+    def __init__(self, app: Celery, *, show_thread_ids: bool = True, lean: bool = True):
         self.app, self._show = app, show_thread_ids
+        self._line = Line(app) if lean else None
 
     def ring(self, rings: Iterable[Ring]) -> int:
         """Send the messages, many at a time; how many could be sent. Never raises because of the broker."""
@@ -60,6 +58,34 @@ class Bell:
         return sent
 
     def _send_all(self, rings: Sequence[Ring]) -> None:
+        for ring in rings:
+            reach("ringing", ring.case, ring.seq)
+        if self._line is not None and self._line.is_there():
+            self._line.push(self._envelopes(rings))
+        else:
+            self._send_by_celery(rings)
+
+    def _envelopes(self, rings: Sequence[Ring]) -> dict[tuple[str, int], list[str]]:
+        """The messages by (queue, kombu's priority), each list in order."""
+        made: dict[tuple[str, int], list[str]] = {}
+        for ring in rings:
+            priority = broker_priority(ring.priority)
+            message = envelope(
+                str(ring.case),
+                ring.seq,
+                shadow=f"{ring.workflow}.{ring.step}",
+                shown=self._shown(ring),
+                queue=ring.queue,
+                timeout=ring.timeout,
+                priority=priority,
+            )
+            made.setdefault((ring.queue, priority), []).append(message)
+        return made
+
+    def _shown(self, ring: Ring) -> str:
+        return f"({ring.thread_id!r}, {ring.seq})" if self._show else f"({ring.case}, {ring.seq})"
+
+    def _send_by_celery(self, rings: Sequence[Ring]) -> None:
         """Send them in one pipeline, where kombu can (from 5.7 on)."""
         with self.app.producer_or_acquire() as producer:
             batch = getattr(producer, "batch", None) if len(rings) > 1 else None
@@ -68,8 +94,6 @@ class Bell:
                     self._send(ring, producer)
 
     def _send(self, ring: Ring, producer: Any) -> None:
-        reach("ringing", ring.case, ring.seq)
-        shown = repr(ring.thread_id) if self._show else str(ring.case)
         self.app.send_task(
             TASK,
             args=(str(ring.case), ring.seq),
@@ -77,7 +101,7 @@ class Bell:
             priority=broker_priority(ring.priority),
             producer=producer,
             shadow=f"{ring.workflow}.{ring.step}",
-            argsrepr=f"({shown}, {ring.seq})",
+            argsrepr=self._shown(ring),
             kwargsrepr="{}",
             soft_time_limit=ring.timeout,
             time_limit=ring.timeout + KILL_GRACE,
@@ -85,8 +109,13 @@ class Bell:
             retry=False,
         )
 
-    def ring_hook(self, hook: DueHook, queue: str) -> None:
-        """Have a hook called. If the broker is away, it is due again in a minute."""
+    def close(self) -> None:
+        """Hang up. A ring after that opens the line again."""
+        if self._line is not None:
+            self._line.close()
+
+    def ring_hook(self, hook: DueHook, queue: str) -> bool:
+        """Have a hook called. False: the broker is away, and nobody was told."""
         shown = repr(hook.thread_id) if self._show else str(hook.id)
         try:
             self.app.send_task(
@@ -96,11 +125,15 @@ class Bell:
                 shadow=f"{hook.workflow}.on_{hook.event}",
                 argsrepr=f"({shown},)",
                 kwargsrepr="{}",
+                soft_time_limit=HOOK_SECONDS,
+                time_limit=HOOK_SECONDS + KILL_GRACE,
                 ignore_result=True,
                 retry=False,
             )
         except BROKER_ERRORS as error:
             log.warning("%s/%s: the broker can't be reached: %s", hook.workflow, hook.thread_id, error)
+            return False
+        return True
 
     def depth(self, queue: str) -> int | None:
         """How many messages wait in the queue; None if the broker doesn't say."""

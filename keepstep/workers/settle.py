@@ -56,7 +56,7 @@ def _commit(engine: Engine, claimed: Claim, decision: Decision, stored: Link | N
     took = time.monotonic() - began
     write = patient(COMMIT)
     try:
-        committed = write(commit, engine.db, claimed, decision, stored, version=version, took=took)
+        committed: Committed | None = write(commit, engine.db, claimed, decision, stored, version=version, took=took)
     except SQLAlchemyError as error:  # PostgreSQL is there, and refuses: nothing was written
         log.exception("%s: the database refuses the commit; the case is held", name(claimed))
         decision = hold("the database refuses the commit", describe(error))

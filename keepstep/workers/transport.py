@@ -20,18 +20,25 @@ from kombu.transport import redis as stock
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from keepstep.config.celery_options import broker_priority
+from keepstep.workers.unacked import LightQoS
 
-NAME = "redis-keepstep"
-"""The transport's name in kombu, and hence in log lines that show the broker's URL."""
+NAME, LIGHT_NAME = "redis-keepstep", "redis-keepstep-light"
+"""The transports' names in kombu, and hence in log lines that show the broker's URL."""
 
 MIDDLE = broker_priority(None)
 
 TRANSPORT_ALIASES[NAME] = f"{__name__}:Transport"
+TRANSPORT_ALIASES[LIGHT_NAME] = f"{__name__}:LightTransport"
 
 
-def transport_for(broker_url: str) -> str | None:
-    """The transport for a Celery app's `broker_transport`; None for URLs that stay with kombu's own."""
-    return NAME if broker_url.startswith(("redis://", "rediss://")) else None
+def transport_for(broker_url: str, *, lean: bool = False) -> str | None:
+    """The transport for a Celery app's `broker_transport`; None for URLs that stay with kombu's own.
+
+    lean: a worker's, which keeps what it has taken of keepstep's messages in memory only.
+    """
+    if not broker_url.startswith(("redis://", "rediss://")):
+        return None
+    return LIGHT_NAME if lean else NAME
 
 
 class Channel(stock.Channel):
@@ -48,7 +55,19 @@ class Channel(stock.Channel):
         return name
 
 
+class LightChannel(Channel):
+    """Its book-keeping of keepstep's messages is light."""
+
+    QoS = LightQoS
+
+
 class Transport(stock.Transport):
     """Stock, but for its channels."""
 
     Channel = Channel
+
+
+class LightTransport(stock.Transport):
+    """For workers."""
+
+    Channel = LightChannel

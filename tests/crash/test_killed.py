@@ -12,8 +12,10 @@ import pytest
 from keepstep import Client
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.sql import sweep
+from keepstep.steps.keys import case_id
 from keepstep.workers.failpoints import POINTS
 from tests.support.eventually import eventually
+from tests.support.failpoints import Failpoints
 from tests.support.promises import kept
 from tests.support.trace import Trace
 
@@ -24,26 +26,35 @@ def in_the_slow_step(client: Client, thread_id: str, trace: Trace) -> None:
     assert client.get("ten", thread_id).status == "running"
 
 
-@pytest.mark.parametrize("point", POINTS)
+PLAIN = [point for point in POINTS if point not in ("intended", "answered", "recorded", "written")]
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> Failpoints:
+    """Case A dies at its fifth step, once."""
+    return Failpoints(tmp_path / "points")
+
+
+@pytest.mark.parametrize("point", PLAIN)
 def test_a_pool_child_killed_at_any_write_point_loses_nothing(
-    client: Client, start_worker, trace: Trace, tmp_path: Path, point: str
+    client: Client, start_worker, trace: Trace, points: Failpoints, point: str
 ) -> None:
-    marker = tmp_path / "killed"
-    start_worker(env={"KEEPSTEP_FAILPOINT": f"{point}:s5:{marker}"})
+    points.arm(point, case_id("ten", "A"), 4, "kill")
+    start_worker(env=points.env)
     client.start("ten", "A", {})
     client.wait("ten", "A", 30)
-    assert marker.exists(), "nothing was killed"
+    assert points.armed() == [], "nothing was killed"
     runs = kept(client, trace, "A", twice={"s5"})
     assert runs["s5"] == (2 if point == "called" else 1)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", PLAIN)
 @pytest.mark.parametrize("pool", [pytest.param("solo", marks=pytest.mark.slow), "threads"])
 def test_a_whole_worker_killed_at_any_write_point_loses_nothing(
-    client: Client, start_worker, trace: Trace, tmp_path: Path, point: str, pool: str
+    client: Client, start_worker, trace: Trace, points: Failpoints, point: str, pool: str
 ) -> None:
-    marker = tmp_path / "killed"
-    doomed = start_worker(pool=pool, env={"KEEPSTEP_FAILPOINT": f"{point}:s5:{marker}"})
+    points.arm(point, case_id("ten", "A"), 4, "kill")
+    doomed = start_worker(pool=pool, env=points.env)
     client.start("ten", "A", {})
     assert doomed.process.wait(30) == -signal.SIGKILL
     start_worker(pool=pool)

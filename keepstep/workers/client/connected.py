@@ -15,7 +15,8 @@ from keepstep.checkpoint.ring import Ring
 from keepstep.config import logs  # noqa: F401  (silences the log unless it is configured)
 from keepstep.config.celery_options import celery_options
 from keepstep.config.settings import Settings, read_settings
-from keepstep.steps.keys import case_id, check_thread_id
+from keepstep.steps.errors import UnknownCase
+from keepstep.steps.keys import case_id, check_thread_id, why_unstorable
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.publish import Bell
 from keepstep.workers.registry import Registry
@@ -42,7 +43,9 @@ class Connected:
     ):
         self.settings = settings or read_settings(database_url=database_url, broker_url=broker_url)
         self.db = Database(self.settings.database_url, application_name="keepstep client", ping=True)
-        self._bell = Bell(_publisher(self.settings), show_thread_ids=self.settings.show_thread_ids)
+        self._bell = Bell(
+            _publisher(self.settings), show_thread_ids=self.settings.show_thread_ids, lean=self.settings.lean
+        )
         self._silent_until = 0.0
         self.registry = Registry()
         named = self.settings.workflows if workflows is None else list(workflows)
@@ -71,7 +74,7 @@ class Connected:
         return self.registry.get(workflow)
 
     def _id(self, workflow: str | Workflow, thread_id: str) -> UUID:
-        return case_id(name_of(workflow), check_thread_id(thread_id))
+        return case_id(*named(workflow, thread_id))
 
     def _ring(self, rings: Sequence[Ring]) -> bool:
         """Ring unless the broker was away a moment ago; the sweep rings otherwise."""
@@ -86,6 +89,15 @@ class Connected:
 def name_of(workflow: str | Workflow) -> str:
     """The name, whichever of the two was given."""
     return workflow.name if isinstance(workflow, Workflow) else workflow
+
+
+def named(workflow: str | Workflow, thread_id: str) -> tuple[str, str]:
+    """The two names of a case: BadThreadId, or UnknownCase of a workflow whose name is none."""
+    name = name_of(workflow)
+    check_thread_id(thread_id)
+    if not isinstance(name, str) or why_unstorable(name):
+        raise UnknownCase(ascii(name), thread_id)
+    return name, thread_id
 
 
 def _publisher(settings: Settings) -> Celery:

@@ -9,13 +9,13 @@ from typing import Any
 
 from keepstep.checkpoint import delta, ledger, nodes, reads
 from keepstep.checkpoint.delta import Operation
+from keepstep.checkpoint.filters import Filter
 from keepstep.checkpoint.ledger import RecordedCall
 from keepstep.checkpoint.nodes import NodeView
-from keepstep.checkpoint.reads import Case, Event, Filter, Page
+from keepstep.checkpoint.reads import Case, Event, Page
 from keepstep.checkpoint.why import Facts, Standing, Why, why
 from keepstep.steps.errors import UnknownCase, UnknownCheckpoint, WaitTimeout
-from keepstep.steps.outcome import seconds_of
-from keepstep.steps.terms import Tags, check_tags
+from keepstep.steps.terms import Tags
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client.connected import Connected, name_of
 
@@ -94,21 +94,14 @@ class Looking(Connected):
 
         step: where live ones stand. tags: they have all of these. older_than: a timedelta or seconds that they have
         been at their step, or ended. error: a text in why they are held, back off or failed, in any case of letters.
-        cursor: the `cursor` of the page before, which is None after the last. Raises BadCursor.
+        cursor: the `cursor` of the page before, which is None after the last. Raises BadFilter, BadCursor.
         """
-        which = Filter(
-            workflow=None if workflow is None else name_of(workflow),
-            status=status,
-            step=step,
-            tags=check_tags(tags),
-            older_than=None if older_than is None else seconds_of(older_than),
-            error=error,
-        )
+        which = Filter.of(workflow=workflow, status=status, step=step, tags=tags, older_than=older_than, error=error)
         return reads.select(self.db, which, cursor=cursor, limit=limit)
 
-    def counts(self, workflow: str | None = None) -> dict[str, int]:
-        """How many cases there are by status."""
-        return reads.counts(self.db, workflow)
+    def counts(self, workflow: str | Workflow | None = None) -> dict[str, int]:
+        """How many cases there are by status. Raises BadFilter."""
+        return reads.counts(self.db, None if workflow is None else name_of(workflow))
 
     def nodes(self) -> Sequence[NodeView]:
         """The workers whose heartbeat is younger than a lease."""

@@ -10,9 +10,8 @@ from keepstep.checkpoint import reads, signals, waits
 from keepstep.checkpoint.signals import Receipt, Signal
 from keepstep.checkpoint.waits import Asked
 from keepstep.steps.approval import Approval
-from keepstep.steps.keys import check_thread_id
 from keepstep.steps.workflow import Workflow
-from keepstep.workers.client.connected import Connected, name_of
+from keepstep.workers.client.connected import Connected, name_of, named
 
 
 class Signalling(Connected):
@@ -81,12 +80,12 @@ class Signalling(Connected):
         """Say no, as an `Approval`; where several approvers are needed, one refusal is enough. Raises as `signal`."""
         return self._verdict(workflow, thread_id, name, approved=False, actor=actor, note=note, digest=digest)
 
-    def inbox(self, *, workflow: str | None = None, limit: int = 100) -> Sequence[Asked]:
-        """The decisions that are waited for, the oldest first."""
-        return waits.inbox(self.db, workflow=workflow, limit=limit)
+    def inbox(self, *, workflow: str | Workflow | None = None, limit: int = 100) -> Sequence[Asked]:
+        """The decisions that are waited for, the oldest first. Raises BadFilter."""
+        return waits.inbox(self.db, workflow=None if workflow is None else name_of(workflow), limit=limit)
 
     def waits(self, workflow: str | Workflow, thread_id: str) -> Sequence[dict[str, Any]]:
-        """What the case waits for: name, prompt, the payload's JSON Schema, deadline."""
+        """What the case waits for, each with name, prompt, the payload's JSON Schema as `schema`, deadline, digest."""
         return reads.open_waits(self.db, self._id(workflow, thread_id))
 
     def _verdict(
@@ -104,7 +103,6 @@ class Signalling(Connected):
         return self.signal(workflow, thread_id, name, verdict, actor=actor, digest=digest)
 
     def _send(self, workflow: str | Workflow, thread_id: str, signal: Signal) -> Receipt:
-        named = name_of(workflow), check_thread_id(thread_id)
-        limit = self.settings.max_state_bytes
-        receipt = signals.send(self.db, *named, signal, fits=self.registry.fits, max_bytes=limit)
+        case, limit = named(workflow, thread_id), self.settings.max_state_bytes
+        receipt = signals.send(self.db, *case, signal, fits=self.registry.fits, max_bytes=limit)
         return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))

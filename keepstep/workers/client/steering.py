@@ -9,9 +9,8 @@ from typing import Any
 from keepstep.checkpoint import reads, steering
 from keepstep.checkpoint.steered import Order, Steered
 from keepstep.steps.errors import UnknownCase
-from keepstep.steps.keys import check_thread_id
 from keepstep.steps.workflow import Workflow
-from keepstep.workers.client.connected import Connected, name_of
+from keepstep.workers.client.connected import Connected, name_of, named
 
 Named = str | Workflow
 
@@ -33,19 +32,19 @@ class Steering(Connected):
         Raises NotCancellable.
         """
         order = Order(actor=actor, reason=reason)
-        return steering.cancel(self.db, *_named(workflow, thread_id), order)
+        return steering.cancel(self.db, *named(workflow, thread_id), order)
 
     def pause(self, workflow: Named, thread_id: str, *, actor: str | None = None, reason: str | None = None) -> Steered:
         """Let the running step end and be kept, and begin no other. Raises NotPausable."""
         order = Order(actor=actor, reason=reason)
-        return steering.pause(self.db, *_named(workflow, thread_id), order)
+        return steering.pause(self.db, *named(workflow, thread_id), order)
 
     def resume(
         self, workflow: Named, thread_id: str, *, actor: str | None = None, reason: str | None = None
     ) -> Steered:
         """End a pause. Raises NotResumable."""
         order = Order(actor=actor, reason=reason)
-        return self._rung(steering.resume(self.db, *_named(workflow, thread_id), order))
+        return self._rung(steering.resume(self.db, *named(workflow, thread_id), order))
 
     def retry(
         self,
@@ -63,15 +62,15 @@ class Steering(Connected):
         workflow's code. Raises NotRetryable, UnknownWorkflow, UnknownStep.
         """
         order = Order(actor=actor, reason=reason, repeat_effects=repeat_effects)
-        named = _named(workflow, thread_id)
+        case = named(workflow, thread_id)
 
         def code() -> Workflow:
             return self._definition(workflow)
 
         if not new_key:
-            return self._rung(steering.retry(self.db, *named, order, code))
+            return self._rung(steering.retry(self.db, *case, order, code))
         limit = self.settings.max_state_bytes
-        return self._rung(steering.retry_anew(self.db, *named, order, code, max_state_bytes=limit))
+        return self._rung(steering.retry_anew(self.db, *case, order, code, max_state_bytes=limit))
 
     def skip(
         self,
@@ -91,7 +90,7 @@ class Steering(Connected):
         """
         steered = steering.skip(
             self.db,
-            *_named(workflow, thread_id),
+            *named(workflow, thread_id),
             self._order(workflow, thread_id, seen, actor=actor, reason=reason),
             self._definition(workflow),
             update=update or {},
@@ -117,7 +116,7 @@ class Steering(Connected):
         """
         steered = steering.rewind(
             self.db,
-            *_named(workflow, thread_id),
+            *named(workflow, thread_id),
             self._order(workflow, thread_id, seen, actor=actor, reason=reason, repeat_effects=repeat_effects),
             self._definition(workflow),
             to=to,
@@ -141,7 +140,7 @@ class Steering(Connected):
         """
         steered = steering.restart(
             self.db,
-            *_named(workflow, thread_id),
+            *named(workflow, thread_id),
             self._order(workflow, thread_id, seen, actor=actor, reason=reason, repeat_effects=repeat_effects),
             self._definition(workflow),
             max_state_bytes=self.settings.max_state_bytes,
@@ -165,7 +164,7 @@ class Steering(Connected):
         """
         steered = steering.fork(
             self.db,
-            *_named(workflow, thread_id),
+            *named(workflow, thread_id),
             Order(actor=actor, reason=reason, repeat_effects=repeat_effects),
             self._definition(workflow),
             at=at,
@@ -183,7 +182,3 @@ class Steering(Connected):
 
     def _rung(self, steered: Steered) -> Steered:
         return steered if steered.ring is None else replace(steered, rung=self._ring([steered.ring]))
-
-
-def _named(workflow: Named, thread_id: str) -> tuple[str, str]:
-    return name_of(workflow), check_thread_id(thread_id)

@@ -1,0 +1,79 @@
+"""The hot statements as prepared statements: parsed and planned once for each connection, executed on a raw cursor.
+
+SQLAlchemy's execution of a text costs as much as the statement itself. Connections still come from its pool. Behind a
+pooler that gives each transaction another server connection (PgBouncer), prepared statements are lost: then, or if the
+settings say so, everything goes the ordinary way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import psycopg2
+
+from keepstep.checkpoint.sql import hot
+
+LOST = {"26000", "42P05", "0A000"}
+"""SQLSTATEs of a prepared statement that isn't there, is there already, or whose tables have changed."""
+
+_TYPES = {
+    "id": "uuid",
+    "lease": "uuid",
+    "owner": "uuid",
+    "seq": "int",
+    "attempt": "int",
+    "schema_version": "int",
+    "weight": "int",
+    "is_snapshot": "bool",
+    "key_read": "bool",
+    "timeout": "float8",
+    "heartbeat_timeout": "float8",
+    "delay": "float8",
+    "took": "float8",
+    "until": "timestamptz",
+}
+"""Of parameters; the others are text."""
+
+
+class Plan:
+    """One statement, as PREPARE and EXECUTE have it."""
+
+    def __init__(self, name: str, statement: sa.TextClause):
+        self.name = name
+        written = str(statement.compile(dialect=psycopg2.dialect()))  # type: ignore[no-untyped-call]
+        names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", written)))
+        numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", written).replace("%%", "%")
+        types = ", ".join(_TYPES.get(name, "text") for name in names)
+        self.prepare = f"prepare {name} ({types}) as {numbered}"
+        self.execute = f"execute {name} ({', '.join(f'%({name})s' for name in names)})"
+        self._row: Any = None
+
+    def first(self, connection: Any, params: Mapping[str, Any]) -> Any:
+        """Its first row on a connection of the pool, with the columns as attributes."""
+        with connection.cursor() as cursor:
+            known = connection.info.setdefault("keepstep prepared", set())
+            if self.name not in known:
+                cursor.execute(self.prepare)
+                known.add(self.name)
+            cursor.execute(self.execute, params)
+            row = cursor.fetchone()
+            if row is None:
+                return None
+            if self._row is None:
+                self._row = _row_type(tuple(column.name for column in cursor.description))
+            return self._row._make(row)
+
+
+def _row_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names)
+
+
+PLANS = {
+    hot.CLAIM: Plan("keepstep_claim", hot.CLAIM),
+    hot.COMMIT: Plan("keepstep_commit", hot.COMMIT),
+    hot.COMPLETE: Plan("keepstep_complete", hot.COMPLETE),
+}

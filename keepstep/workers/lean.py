@@ -1,0 +1,148 @@
+"""Celery's way of a step's message through a worker, without what a step doesn't need.
+
+The main process makes a slim request: no copies of headers, no ETA, no results. The pool's process calls `execute`
+without Celery's tracer. Requests, `inspect`, `revoke`, events, time limits, warm shutdown and the death of a pool
+process are Celery's own as ever; whatever is unusual about a message leaves it to the stock strategy. So does anybody
+who listens to Celery's signals for tasks (tracing tools do), since only the tracer sends those.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+from weakref import ref
+
+from billiard.einfo import ExceptionInfo
+from celery import signals
+from celery.exceptions import TaskRevokedError
+from celery.utils.serialization import get_pickleable_exception
+from celery.worker import state
+from celery.worker.request import Request
+from celery.worker.strategy import default as stock_strategy
+
+from keepstep.checkpoint.ring import Delivery
+from keepstep.workers.engine import Engine
+from keepstep.workers.execute import execute
+
+_engines: list[Engine] = []
+"""The engine of this process, known before the pool is forked."""
+
+_TRACED = (signals.task_prerun, signals.task_postrun, signals.task_success, signals.task_failure)
+
+
+class SlimRequest(Request):
+    """A step's request: what its headers say, and nothing that is made of them."""
+
+    def __init__(self, message: Any, on_ack: Any, on_reject: Any, consumer: Any, task: Any):  # not the base's own
+        headers = self._request_dict = message.headers
+        self._message, self._app, self._task, self._utc, self._decoded = message, consumer.app, task, True, False
+        self._body, self._content_type, self._content_encoding = (
+            message.body,
+            message.content_type,
+            message.content_encoding,
+        )
+        self.id, self._type, self.name = headers["id"], headers["task"], headers["shadow"]
+        self._root_id, self._parent_id = headers["root_id"], None
+        self.time_limits = headers["timelimit"]
+        self._argsrepr, self._kwargsrepr = headers["argsrepr"], headers["kwargsrepr"]
+        self._on_ack, self._on_reject, self._hostname = on_ack, on_reject, consumer.hostname
+        self._eventer, self._connection_errors = consumer.event_dispatcher, consumer.connection_errors
+        self._ignore_result, self._eta, self._expires = True, None, None
+        to = message.delivery_info
+        self._delivery_info = {
+            "exchange": to.get("exchange"),
+            "routing_key": to.get("routing_key"),
+            "priority": message.properties.get("priority"),
+            "redelivered": headers.get("redelivered", False),
+        }
+        payload = json.loads(self._body)
+        self._Request__payload = payload
+        self._args, self._kwargs = payload[0], payload[1]
+        headers.update(
+            properties=message.properties,
+            reply_to=None,
+            correlation_id=self.id,
+            hostname=self._hostname,
+            delivery_info=self._delivery_info,
+            args=self._args,
+            kwargs=self._kwargs,
+        )
+
+    def execute_using_pool(self, pool: Any, **_: Any) -> Any:
+        """Hand the step to a process of the pool."""
+        if self.id in state.revoked and self.revoked():
+            raise TaskRevokedError(self.id)
+        hard, soft = self.time_limits
+        case, seq = self._args[0], self._args[1]
+        result = pool.apply_async(
+            run,
+            args=(case, seq, bool(self._delivery_info["redelivered"])),
+            accept_callback=self.on_accepted,
+            timeout_callback=self.on_timeout,
+            callback=self.on_success,
+            error_callback=self.on_failure,
+            soft_timeout=soft,
+            timeout=hard,
+            correlation_id=self.id,
+        )
+        self._apply_result = None if result is None else ref(result)
+        return result
+
+
+def run(case: str, seq: int, redelivered: bool) -> tuple[int, Any, float]:
+    """Run a step in a process of the pool; the result is as Celery's tracer gives it."""
+    began = time.monotonic()
+    try:
+        execute(_engines[0], Delivery(case=UUID(case), seq=seq), redelivered=redelivered)
+    except Exception as error:  # noqa: BLE001  (an error of the engine; the worker reports it, and the sweep recovers)
+        told = get_pickleable_exception(error)
+        return 1, ExceptionInfo((type(told), told, error.__traceback__)), time.monotonic() - began
+    return 0, "None", time.monotonic() - began
+
+
+def strategy(engine: Engine) -> Callable[..., Any]:
+    """The strategy for the step's task of this engine's app."""
+    _engines[:] = [engine]
+
+    def slim(task: Any, app: Any, consumer: Any, **options: Any) -> Callable[..., Any]:
+        stock: Callable[..., Any] = stock_strategy(task, app, consumer, **options)
+        if any(signal.receivers for signal in _TRACED):
+            return stock
+        eventer, received = consumer.event_dispatcher, signals.task_received
+        events = eventer and eventer.enabled and task.send_events
+        known = tuple(f"{name}." for name in engine.registry.versions)
+        handle = consumer.on_task_request
+
+        def handler(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> Any:
+            headers = message.headers
+            usual = body is None and headers.get("shadow", "").startswith(known) and not callbacks
+            if not usual or headers.get("eta") or headers.get("expires") or headers.get("stamped_headers"):
+                return stock(message, body, ack, reject, callbacks, **more)
+            request = SlimRequest(message, ack, reject, consumer, task)
+            if request.id in state.revoked and request.revoked():
+                return None
+            if received.receivers:
+                received.send(sender=consumer, request=request)
+            if events:
+                eventer.send(
+                    "task-received",
+                    uuid=request.id,
+                    name=request.name,
+                    args=request.argsrepr,
+                    kwargs=request.kwargsrepr,
+                    root_id=request.root_id,
+                    parent_id=None,
+                    retries=0,
+                    eta=None,
+                    expires=None,
+                )
+            state.task_reserved(request)
+            handle(request)
+            return None
+
+        return handler
+
+    return slim
