@@ -30,7 +30,8 @@ class Claim:
     """A leased attempt.
 
     state: None when `damage` says why it can't be loaded. elapsed: seconds at this step. doubt: the lease of an attempt
-    whose call is in doubt, and to be verified by this one. detail: what the step's last heartbeat said.
+    whose call is in doubt, and to be verified by this one. detail: what the step's last heartbeat said. is_pinned: all
+    steps of the case run on its queue.
     """
 
     delivery: Delivery
@@ -40,6 +41,8 @@ class Claim:
     thread_id: str
     run: UUID
     step: str
+    queue: str
+    is_pinned: bool
     timeout: float
     in_doubt: str
     attempt: int
@@ -91,6 +94,12 @@ def claim_again(db: Database, late: Claim) -> bool:
     return db.run(hot.CLAIM_AGAIN, params) == 1
 
 
+def tighten(db: Database, claim: Claim, in_doubt: str) -> bool:
+    """Write the policy that the code at hand has for this step, before its call. False: the lease is gone."""
+    params = {"id": claim.delivery.case, "lease": claim.lease, "in_doubt": in_doubt}
+    return db.run(hot.TIGHTEN, params) == 1
+
+
 def still_held(db: Database, claim: Claim) -> bool:
     """Whether the attempt holds its lease. False: cancelled, rewound, or taken away; its result would be late."""
     return db.one(hot.LEASE_HELD, {"id": claim.delivery.case, "lease": claim.lease}) is not None
@@ -106,6 +115,8 @@ def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Cla
         thread_id=row.thread_id,
         run=row.run,
         step=row.step,
+        queue=row.queue,
+        is_pinned=row.pinned_queue is not None,
         timeout=row.timeout,
         in_doubt=row.in_doubt,
         attempt=row.attempt,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -14,7 +15,7 @@ from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import diff
-from keepstep.checkpoint.ring import Ring
+from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.checkpoint.sql import hot
 from keepstep.steps.decide import Decision
 from keepstep.steps.waits import Wait
@@ -28,9 +29,13 @@ _OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": 
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A decision that was carried out. ring: the message to send now, if the next step is to run at once."""
+    """A decision that was carried out.
+
+    ring: the message to send now, if the next step is to run at once. next: the next step's claim, if it was taken.
+    """
 
     ring: Ring | None = None
+    next: Claim | None = None
 
 
 def weigh(claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: bool = False) -> Link | None:
@@ -48,12 +53,20 @@ class Runs(Protocol):
 
 
 def commit(
-    db: Runs, claim: Claim, decision: Decision, stored: Link | None, *, version: int, took: float
+    db: Runs,
+    claim: Claim,
+    decision: Decision,
+    stored: Link | None,
+    *,
+    version: int,
+    took: float,
+    onward: UUID | None = None,
 ) -> Committed | None:
     """Write the checkpoint and advance the head, or end the attempt otherwise. None: the lease was lost.
 
-    stored: what `weigh` said. version: the state's schema version. took: seconds since the claim. Repeating it is
-    safe: a commit whose reply was lost is recognised by its lease.
+    stored: what `weigh` said. version: the state's schema version. took: seconds since the claim. onward: a lease for
+    the next step, to be taken in the same statement. Repeating it is safe: a commit whose reply was lost is recognised
+    by its lease.
     """
     fence = {"id": claim.delivery.case, "lease": claim.lease}
     if stored is None:
@@ -63,17 +76,53 @@ def commit(
             return None
         return Committed()
     params = fence | _checkpoint(claim, decision, stored, version, took)
+    if onward is not None and decision.move == "advance":
+        return _commit_and_claim(db, claim, decision, stored, version, onward, params)
     if decision.move == "complete":
         row = db.one(hot.COMPLETE, params)
     elif decision.waits:
         soonest = min(
             (s for wait in decision.waits for s in (wait.timeout, wait.remind_every) if s is not None), default=None
         )
-        waits = {"waits": _waits(decision.waits)}
-        row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, soonest, None) | waits)
+        row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, soonest, None) | _waits(decision.waits))
     else:
         row = db.one(hot.COMMIT, params | _target(decision.target, decision.delay, decision.until))
     return landed(db, claim, decision) if row is None else _committed(claim, decision, row)
+
+
+def _commit_and_claim(
+    db: Runs, claim: Claim, decision: Decision, stored: Link, version: int, lease: UUID, params: dict[str, Any]
+) -> Committed | None:
+    """Write the checkpoint, and take the next step's lease with it; a case that is paused meanwhile stops there."""
+    params = params | _target(decision.target, None, None) | {"next_lease": lease}
+    row = db.one(hot.ONWARD, params) or db.one(hot.WENT_ON, params)
+    if row is None:
+        return landed(db, claim, decision)
+    return Committed() if row.paused else Committed(next=_next(claim, decision, stored, version, lease, row))
+
+
+def _next(claim: Claim, decision: Decision, stored: Link, version: int, lease: UUID, row: Row) -> Claim:
+    assert decision.target is not None
+    return replace(
+        claim,
+        delivery=Delivery(case=claim.delivery.case, seq=row.seq),
+        lease=lease,
+        step=decision.target.step,
+        queue=row.queue,
+        timeout=decision.target.timeout,
+        in_doubt=decision.target.in_doubt,
+        attempt=1,
+        failures=0,
+        deferrals=0,
+        verifications=0,
+        doubt=None,
+        detail=None,
+        schema_version=version,
+        weight=stored.weight,
+        deadline=row.deadline,
+        elapsed=0.0,
+        state=decision.state,
+    )
 
 
 def landed(db: Runs, claim: Claim, decision: Decision) -> Committed | None:
@@ -140,28 +189,23 @@ def _target(target: Target | None, delay: float | None, until: datetime | None) 
     }
 
 
-def _waits(waits: tuple[Wait, ...]) -> str:
-    """The waits as one JSON array of rows."""
-    return codec.encode(
-        [
-            {
-                "name": wait.name,
-                "into_field": wait.into,
-                "then_target": as_json(wait.then),
-                "payload_schema": wait.schema,
-                "prompt": wait.prompt,
-                "timeout": wait.timeout,
-                "on_timeout": as_json(wait.on_timeout),
-                "default_payload": None if wait.default is None else [codec.decode(wait.default)],
-                "remind_every": wait.remind_every,
-                "need_all": wait.need_all,
-                "stream": wait.stream,
-                "approvers": wait.approvers,
-                "digest": wait.digest,
-            }
-            for wait in waits
-        ]
-    )
+def _waits(waits: tuple[Wait, ...]) -> dict[str, Any]:
+    """The waits as arrays, one for each column, with JSON as text."""
+    return {
+        "names": [wait.name for wait in waits],
+        "into_fields": [wait.into for wait in waits],
+        "then_targets": [codec.encode_or_none(as_json(wait.then)) for wait in waits],
+        "payload_schemas": [codec.encode_or_none(wait.schema) for wait in waits],
+        "prompts": [codec.encode_or_none(wait.prompt) for wait in waits],
+        "timeouts": [wait.timeout for wait in waits],
+        "on_timeouts": [codec.encode_or_none(as_json(wait.on_timeout)) for wait in waits],
+        "default_payloads": [None if wait.default is None else f"[{wait.default}]" for wait in waits],
+        "need_alls": [wait.need_all for wait in waits],
+        "streams": [wait.stream for wait in waits],
+        "approvers": [wait.approvers for wait in waits],
+        "digests": [wait.digest for wait in waits],
+        "reminders": [wait.remind_every for wait in waits],
+    }
 
 
 def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:

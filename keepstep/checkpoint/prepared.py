@@ -23,6 +23,7 @@ LOST = {"26000", "42P05", "0A000"}
 _TYPES = {
     "id": "uuid",
     "lease": "uuid",
+    "next_lease": "uuid",
     "owner": "uuid",
     "seq": "int",
     "attempt": "int",
@@ -76,4 +77,5 @@ PLANS = {
     hot.CLAIM: Plan("keepstep_claim", hot.CLAIM),
     hot.COMMIT: Plan("keepstep_commit", hot.COMMIT),
     hot.COMPLETE: Plan("keepstep_complete", hot.COMPLETE),
+    hot.ONWARD: Plan("keepstep_onward", hot.ONWARD),
 }

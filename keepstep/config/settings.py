@@ -50,6 +50,8 @@ class Settings(BaseSettings):
     """Whether the thread id appears in Celery's argsrepr, hence in Flower."""
     lean: bool = True
     """Whether messages take the short ways around Celery's machinery; otherwise all of it is stock."""
+    inline_seconds: float = Field(default=0.0, ge=0, le=60)
+    """For how long a worker may go on with a case's next steps itself, where the workflow doesn't say so (`inline=`)."""
     prepared_statements: bool = True
     """Whether the hot statements are prepared. Behind PgBouncer in transaction mode, set it to false."""
     events: bool = True

@@ -92,7 +92,8 @@ class Workflow:
 
     name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
     changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps.
-    permanent: errors that no retry can mend, in any step.
+    permanent: errors that no retry can mend, in any step. inline: for how long the worker that has finished a step may
+    go on with the next ones itself, instead of sending a message for each; for workflows of quick steps.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Workflow:
         timeout: timedelta = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
         permanent: Sequence[type[BaseException]] = (),
+        inline: timedelta | None = None,
         **unknown: Never,
     ):
         check_options("Workflow()", unknown, type(self).__init__)
@@ -121,6 +123,7 @@ class Workflow:
         self.timeout = check_duration("timeout", timeout, self.at)
         self.retry = _checked_retry(Retry() if retry is None else retry, self.at)
         self.permanent = check_errors("permanent", permanent, self.at)
+        self.inline = None if inline is None else check_duration("inline", inline, self.at)
         self.steps: dict[str, Step] = {}
         self.hooks: dict[str, list[Hook]] = {}
         self._aliases: dict[str, str] = {}

@@ -39,6 +39,11 @@ class Engine:
         """This very process, as it signs its claims."""
         return Claimant(owner=self.node_id, executor=process.executor(), known=self._known)
 
+    def inline_seconds(self, workflow: str) -> float:
+        """For how long a delivery may go on with the next steps of this workflow; 0: not at all."""
+        own = self.registry.get(workflow).inline
+        return self.settings.inline_seconds if own is None else own.total_seconds()
+
     @property
     def host_id(self) -> str:
         """The host's identity, or the one that the settings give it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from pydantic import BaseModel
 
 from keepstep.checkpoint import recovery, waits
-from keepstep.checkpoint.claims import Claim, claim
+from keepstep.checkpoint.claims import Claim, claim, tighten
 from keepstep.checkpoint.ring import Delivery
 from keepstep.steps import state as states
 from keepstep.steps.call import Call
@@ -22,6 +22,7 @@ from keepstep.workers import process
 from keepstep.workers.call_step import Interrupted, call_step
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
+from keepstep.workers.inline import Inline
 from keepstep.workers.interrupt import uninterrupted
 from keepstep.workers.make_call import make_call
 from keepstep.workers.patience import CLAIM, COMMIT, patient
@@ -34,35 +35,59 @@ DEFER_SECONDS = 5.0
 log = logging.getLogger("keepstep.step")
 
 
-def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) -> None:
-    """Run the step that a message names, if it is still to be run: claim, call, commit, publish."""
-    at = delivery.case, delivery.seq
-    with uninterrupted():  # a timeout or a SIGTERM interrupts the call, and nothing else
-        reach("claiming", *at)
-        claimed = take(engine, delivery, redelivered=redelivered)  # statement 1
-        if claimed is None:
-            return  # stale, a duplicate, paused, taken, too new: nothing to do
-        began = time.monotonic()
-        reach("claimed", *at)
-        try:
-            with lend(engine, claimed) as transaction:  # a transactional step's own; else None, and nothing is held
-                decision = work(engine, claimed, transaction)  # user code
-                reach("called", *at)
-                committed = settle(engine, claimed, decision, began, transaction)  # statement 2, fenced
-        except Interrupted as ended:
-            give_back(engine, claimed, "its worker is told to end")
-            raise ended.__cause__ or ended from None
-        except TransactionLost as lost:
-            give_back(engine, claimed, f"its transaction came to nothing: {lost}")
-            return
-        if committed is None:
-            return
-        reach("committed", *at)
-        if committed.ring is not None:
-            engine.bell.ring([committed.ring])  # only after the commit
-        elif decision.waits and (ring := waits.deliver(engine.db, delivery.case, engine.registry.fits)):
-            engine.bell.ring([ring])  # the signal was there before the wait
-        reach("published", *at)
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A step that ran. at: when it began, in seconds since 1970. took: seconds."""
+
+    claim: Claim
+    at: float
+    took: float
+
+
+def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) -> list[Ran]:
+    """Run the step that a message names, if it is still to be run. The steps that ran.
+
+    There is more than one where a workflow goes on inline, as long as its budget lasts.
+    """
+    with uninterrupted() as ends:  # a timeout or a SIGTERM interrupts the call, and nothing else
+        reach("claiming", delivery.case, delivery.seq)
+        claimed = take(
+            engine, delivery, redelivered=redelivered
+        )  # statement 1; None: stale, a duplicate, paused, taken
+        ran: list[Ran] = []
+        budget = Inline(engine, claimed, ends)
+        while claimed is not None:
+            at, this = time.time(), claimed
+            claimed = perform(engine, this, budget)
+            ran.append(Ran(claim=this, at=at, took=time.time() - at))
+        return ran
+
+
+def perform(engine: Engine, claimed: Claim, inline: Inline) -> Claim | None:
+    """Call the step, commit, publish. The next step's claim, if this worker goes on with it at once."""
+    at, began = (claimed.delivery.case, claimed.delivery.seq), time.monotonic()
+    reach("claimed", *at)
+    try:
+        with lend(engine, claimed) as transaction:  # a transactional step's own; else None, and nothing is held
+            decision = work(engine, claimed, transaction)  # user code
+            reach("called", *at)
+            onward = inline.goes_on(claimed, decision, transaction)
+            committed = settle(engine, claimed, decision, began, transaction, onward=onward)  # statement 2, fenced
+    except Interrupted as ended:
+        give_back(engine, claimed, "its worker is told to end")
+        raise ended.__cause__ or ended from None
+    except TransactionLost as lost:
+        give_back(engine, claimed, f"its transaction came to nothing: {lost}")
+        return None
+    if committed is None:
+        return None
+    reach("committed", *at)
+    if committed.ring is not None:
+        engine.bell.ring([committed.ring])  # only after the commit
+    elif decision.waits and (ring := waits.deliver(engine.db, claimed.delivery.case, engine.registry.fits)):
+        engine.bell.ring([ring])  # the signal was there before the wait
+    reach("published", *at)
+    return committed.next
 
 
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:
@@ -113,6 +138,8 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
     elif (spent := exhausted(view)) is not None:
         return spent
     else:
+        if step.in_doubt not in ("retry", claimed.in_doubt):  # the code has changed since the case came here
+            patient(COMMIT)(tighten, engine.db, claimed, step.in_doubt)
         function = step.function if transaction is None else transaction.guard(step.function)
         decision = decide(view, call_step(function, state, call, claimed.timeout))
     return replace(decision, cost=call.spent or None, key_read=call.key_read)

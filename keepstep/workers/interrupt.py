@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,16 +30,19 @@ class _HeldBack:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold both back. A soft limit that comes too late for the step is dropped; the end comes when this is over."""
+def uninterrupted() -> Iterator[Callable[[], bool]]:
+    """Hold both back. A soft limit that comes too late for the step is dropped; the end comes when this is over.
+
+    Yields whether the end has come.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield lambda: False  # signals are the main thread's
         return
     held = {number: _HeldBack(signal.getsignal(number)) for number in (SOFT_LIMIT, END)}
     for number, handler in held.items():
         signal.signal(number, handler)
     try:
-        yield
+        yield lambda: held[END].came
     finally:
         for number, handler in held.items():
             signal.signal(number, handler.raising)

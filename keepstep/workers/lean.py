@@ -25,7 +25,7 @@ from celery.worker.strategy import default as stock_strategy
 
 from keepstep.checkpoint.ring import Delivery
 from keepstep.workers.engine import Engine
-from keepstep.workers.execute import execute
+from keepstep.workers.execute import Ran, execute
 
 _engines: list[Engine] = []
 """The engine of this process, known before the pool is forked."""
@@ -71,6 +71,32 @@ class SlimRequest(Request):
             kwargs=self._kwargs,
         )
 
+    def on_success(self, failed__retval__runtime: Any, **options: Any) -> None:
+        """Send the events of the steps that ran inline, each as a task of its own, and then of this one."""
+        failed, told, runtime = failed__retval__runtime
+        if not failed and isinstance(told, list):
+            if self._eventer and self._eventer.enabled and self._task.send_events:
+                for number, inlined in enumerate(told, 1):
+                    self._send_events(f"{self.id}.{number}", *inlined)
+            failed__retval__runtime = 0, "None", runtime
+        super().on_success(failed__retval__runtime, **options)
+
+    def _send_events(self, task_id: str, name: str, shown: str, at: float, took: float) -> None:
+        send, common = self._eventer.send, {"uuid": task_id, "root_id": self.id, "parent_id": self.id}
+        send(
+            "task-received",
+            **common,
+            name=name,
+            args=shown,
+            kwargs="{}",
+            retries=0,
+            eta=None,
+            expires=None,
+            timestamp=at,
+        )
+        send("task-started", uuid=task_id, timestamp=at)
+        send("task-succeeded", uuid=task_id, result="None", runtime=took, timestamp=at + took)
+
     def execute_using_pool(self, pool: Any, **_: Any) -> Any:
         """Hand the step to a process of the pool."""
         if self.id in state.revoked and self.revoked():
@@ -96,11 +122,18 @@ def run(case: str, seq: int, redelivered: bool) -> tuple[int, Any, float]:
     """Run a step in a process of the pool; the result is as Celery's tracer gives it."""
     began = time.monotonic()
     try:
-        execute(_engines[0], Delivery(case=UUID(case), seq=seq), redelivered=redelivered)
+        ran = execute(_engines[0], Delivery(case=UUID(case), seq=seq), redelivered=redelivered)
     except Exception as error:  # noqa: BLE001  (an error of the engine; the worker reports it, and the sweep recovers)
         told = get_pickleable_exception(error)
         return 1, ExceptionInfo((type(told), told, error.__traceback__)), time.monotonic() - began
-    return 0, "None", time.monotonic() - began
+    return 0, [_shown(inlined) for inlined in ran[1:]] or "None", time.monotonic() - began
+
+
+def _shown(ran: Ran) -> tuple[str, str, float, float]:
+    """An inlined step as its events name it."""
+    claim = ran.claim
+    shown = _engines[0].bell.shown(claim.thread_id, claim.delivery.case, claim.delivery.seq)
+    return f"{claim.workflow}.{claim.step}", shown, ran.at, ran.took
 
 
 def strategy(engine: Engine) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
+from uuid import UUID
 
 from celery import Celery
 from kombu import exceptions
@@ -74,7 +75,7 @@ class Bell:
                 str(ring.case),
                 ring.seq,
                 shadow=f"{ring.workflow}.{ring.step}",
-                shown=self._shown(ring),
+                shown=self.shown(ring.thread_id, ring.case, ring.seq),
                 queue=ring.queue,
                 timeout=ring.timeout,
                 priority=priority,
@@ -82,8 +83,9 @@ class Bell:
             made.setdefault((ring.queue, priority), []).append(message)
         return made
 
-    def _shown(self, ring: Ring) -> str:
-        return f"({ring.thread_id!r}, {ring.seq})" if self._show else f"({ring.case}, {ring.seq})"
+    def shown(self, thread_id: str, case: UUID, seq: int) -> str:
+        """A message's arguments as people see them in Flower."""
+        return f"({thread_id!r}, {seq})" if self._show else f"({case}, {seq})"
 
     def _send_by_celery(self, rings: Sequence[Ring]) -> None:
         """Send them in one pipeline, where kombu can (from 5.7 on)."""
@@ -101,7 +103,7 @@ class Bell:
             priority=broker_priority(ring.priority),
             producer=producer,
             shadow=f"{ring.workflow}.{ring.step}",
-            argsrepr=self._shown(ring),
+            argsrepr=self.shown(ring.thread_id, ring.case, ring.seq),
             kwargsrepr="{}",
             soft_time_limit=ring.timeout,
             time_limit=ring.timeout + KILL_GRACE,

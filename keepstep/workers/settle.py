@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from uuid import uuid4
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -22,9 +23,15 @@ log = logging.getLogger("keepstep.step")
 
 
 def settle(
-    engine: Engine, claimed: Claim, decision: Decision, began: float, transaction: Transaction | None
+    engine: Engine,
+    claimed: Claim,
+    decision: Decision,
+    began: float,
+    transaction: Transaction | None,
+    *,
+    onward: bool = False,
 ) -> Committed | None:
-    """Commit. None: the lease was lost, and the result is kept as late.
+    """Commit. None: the lease was lost, and the result is kept as late. onward: take the next step's lease with it.
 
     A late worker whose case is still queued at its seq (the claim was lost in a crash of the database, or somebody
     took this worker for dead), or is held or to be verified because of this very attempt, claims it again under its own
@@ -36,7 +43,7 @@ def settle(
     else:
         if transaction is not None:
             transaction.rollback()
-        committed = _commit(engine, claimed, decision, stored, began)
+        committed = _commit(engine, claimed, decision, stored, began, onward=onward)
         if committed is None and stored is not None and patient(COMMIT)(claim_again, engine.db, claimed):
             committed = _commit(engine, claimed, decision, stored, began)
     if committed is None:
@@ -51,12 +58,22 @@ def name(claimed: Claim) -> str:
     return f"{claimed.workflow}/{claimed.thread_id} {at}"
 
 
-def _commit(engine: Engine, claimed: Claim, decision: Decision, stored: Link | None, began: float) -> Committed | None:
+def _commit(
+    engine: Engine,
+    claimed: Claim,
+    decision: Decision,
+    stored: Link | None,
+    began: float,
+    *,
+    onward: bool = False,
+) -> Committed | None:
     version = engine.registry.versions[claimed.workflow]
     took = time.monotonic() - began
-    write = patient(COMMIT)
+    write, next_lease = patient(COMMIT), uuid4() if onward else None
     try:
-        committed: Committed | None = write(commit, engine.db, claimed, decision, stored, version=version, took=took)
+        committed: Committed | None = write(
+            commit, engine.db, claimed, decision, stored, version=version, took=took, onward=next_lease
+        )
     except SQLAlchemyError as error:  # PostgreSQL is there, and refuses: nothing was written
         log.exception("%s: the database refuses the commit; the case is held", name(claimed))
         decision = hold("the database refuses the commit", describe(error))

@@ -111,6 +111,13 @@ def lose_the_broker(scene: Scene) -> None:
     scene.servers.valkey.start()
 
 
+MODES = {
+    "lean": {},
+    "stock": {"KEEPSTEP_LEAN": "false", "KEEPSTEP_PREPARED_STATEMENTS": "false"},
+    "inline": {"KEEPSTEP_INLINE_SECONDS": "60"},
+}
+"""Each mode of the engine, as settings. Inline, there is no message for the middle step, nor for the one after it."""
+
 FAULTS = [kill_children, kill_the_worker, freeze_past_the_lease_then_thaw, cut_connections, lose_the_broker]
 
 
@@ -132,13 +139,15 @@ def client(database_url: str, broker_url: str) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_kind_of_step_at_every_point(
-    client: Client, db: Database, servers: Servers, start_worker, tmp_path, fault: Callable[[Scene], None]
+    client: Client, db: Database, servers: Servers, start_worker, tmp_path, fault: Callable[[Scene], None], mode: str
 ) -> None:
     outside.prepare(db)
     points = Failpoints(tmp_path / "points")
-    for cell in CELLS:
+    cells = [cell for cell in CELLS if mode != "inline" or cell.point not in ("claiming", "ringing")]
+    for cell in cells:
         points.arm(cell.point, case_id(cell.workflow, cell.thread_id), cell.seq)
         client.start(cell.workflow, cell.thread_id, {})
         if cell.kind == "wait":
@@ -148,14 +157,15 @@ def test_every_kind_of_step_at_every_point(
         "KEEPSTEP_LEASE_SECONDS": "2",
         "KEEPSTEP_BEAT_SECONDS": "0.5",
         "KEEPSTEP_SETTLING_SECONDS": "0.5",
+        **MODES[mode],
     }
-    worker = start_worker(concurrency=len(CELLS) + 2, env={**env, **points.env})
-    eventually(lambda: len(points.reached()) == len(CELLS), 60, f"all stand at their points, but {points.armed()}")
+    worker = start_worker(concurrency=len(cells) + 2, env={**env, **points.env})
+    eventually(lambda: len(points.reached()) == len(cells), 60, f"all stand at their points, but {points.armed()}")
     fault(Scene(worker, lambda: start_worker(concurrency=4, env=env), points, servers, db))
-    for cell in CELLS:
+    for cell in cells:
         finish(client, db, cell)
-    for cell in CELLS:
-        check(client, db, cell)
+    for cell in cells:
+        check(client, db, cell, inline=mode == "inline")
 
 
 def finish(client: Client, db: Database, cell: Cell) -> None:
@@ -175,7 +185,7 @@ def finish(client: Client, db: Database, cell: Cell) -> None:
     eventually(ended, 60, f"{cell} ends")
 
 
-def check(client: Client, db: Database, cell: Cell) -> None:
+def check(client: Client, db: Database, cell: Cell, *, inline: bool) -> None:
     case = client.get(cell.workflow, cell.thread_id)
     assert case.status == "completed", (cell, case)
     assert case.state["log"] == ["before", MIDDLE, "after"], (cell, "a step was lost or doubled")
@@ -188,8 +198,10 @@ def check(client: Client, db: Database, cell: Cell) -> None:
     assert keys[MIDDLE] == {str(idempotency_key(case.run, 1, MIDDLE))}
     raw = outside.raw_calls(db, cell.thread_id)
     again = {step for step, calls in raw.items() if calls > 1}
-    assert not again or cell.may_repeat, (cell, raw)
-    assert again <= {MIDDLE, "once.first", "once.second"}, (cell, "another step ran again", raw)
+    assert MIDDLE not in again or cell.may_repeat, (cell, raw)
+    went_on = inline and cell.point in ("committed", "published")
+    in_flight = {"after"} if went_on else {MIDDLE, "once.first", "once.second"}
+    assert again <= in_flight, (cell, "another step ran again", raw)  # inline, the next lease is taken by the commit
     if cell.kind == "once" and cell.point in ("recorded", "called", "committed"):
         assert raw["once.first"] == 1, "what is recorded isn't called again"
 

@@ -162,6 +162,31 @@ def test_a_late_result_resolves_nothing_that_has_gone_on(hand: Hand, clock: Cloc
     assert hand.commit(claim, {"receipt": "late"}) is None
 
 
+def test_a_late_claim_whose_reply_was_lost_recognises_itself(hand: Hand, db: Database) -> None:
+    claim = claimed(hand)
+    fall_silent(hand)
+    assert claims.claim_again(db, claim)
+    assert claims.claim_again(db, claim), "its reply was lost"
+    assert hand.commit(claim, {"receipt": "late"})
+
+
+def test_a_claim_whose_reply_was_lost_recognises_itself_though_the_case_was_paused(hand: Hand, client: Client) -> None:
+    first = claimed(hand)
+    client.pause("verified", "A")
+    assert hand.claim(first.delivery.case, 0, lease=first.lease)
+    assert hand.commit(first).ring is None
+
+
+def test_the_policy_of_the_code_that_calls_counts_not_that_of_the_code_before(
+    client: Client, start_worker, trace: Trace, db: Database
+) -> None:
+    client.start("held", "A", {"raises": ["kill"]})
+    db.run(sa.text("update keepstep.heads set in_doubt = 'retry'"), {})  # as an older version of the step was declared
+    start_worker(env={"KEEPSTEP_WORKFLOWS": "tests.doubt_flows"})
+    eventually(lambda: client.get("held", "A").status == "held", 20)
+    assert len(trace.lines("A", "pay")) == 1
+
+
 def test_the_next_step_begins_without_a_doubt(hand: Hand, clock: Clock, db: Database) -> None:
     first = claimed(hand)
     crash(hand)

@@ -16,6 +16,9 @@ GRID = "(date_bin('5 seconds', clock_timestamp(), timestamptz '2000-01-01Z') + i
 due_at is the only indexed column that changes, so almost every update of a head stays HOT.
 """
 
+QUEUED_DUE = f"case when paused then 'infinity' else {GRID} end"
+"""When a head that becomes queued is due: a paused one never, until it is resumed."""
+
 FREE = "lease = null, owner = null, executor = null, deadline = null, heartbeat_due = null"
 
 ANEW = """attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, verifications = 0, doubt = null,
@@ -48,13 +51,13 @@ with asked as materialized (
          attempt = h.attempt + case when h.lease is null then 1 else 0 end, {_LEASED}, due_at = {GRID}
     from asked
    where h.id = asked.id and asked.flush is not null
-     and h.seq = :seq and not h.paused
-     and ({guard("claim")} or (status = 'running' and lease = :lease))
+     and h.seq = :seq
+     and (({guard("claim")} and not h.paused) or (status = 'running' and lease = :lease))
      and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
   returning h.*
 )
-select c.seq, c.step, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals, c.verifications, c.doubt,
-       c.detail::text as detail, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
+select c.seq, c.step, c.queue, c.pinned_queue, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals,
+       c.verifications, c.doubt, c.detail::text as detail, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
        extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
        k.workflow, k.thread_id, k.run,
        (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
@@ -64,15 +67,19 @@ select c.seq, c.step, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals,
 """)
 
 # A late worker takes the lease again, its own one: only if nobody else has claimed the case since, in the same run, or
-# if the case is held, or waits to be verified, because of this very attempt.
+# if the case is held, or waits to be verified, because of this very attempt. Repeated, it recognises itself.
 CLAIM_AGAIN = text(f"""
 update keepstep.heads h
    set status = 'running', lease = :lease, owner = :owner, executor = :executor, attempt = h.attempt + 1,
        doubt = null, reason = null, {_LEASED}, due_at = {GRID}
   from keepstep.cases k
  where h.id = :id and h.seq = :seq and k.id = h.id and k.run = :run
-   and ((h.{guard("claim")} and h.doubt is null) or (h.{guard("resolve")} and h.doubt = :lease))
+   and ((h.{guard("claim")} and h.doubt is null) or (h.{guard("resolve")} and h.doubt = :lease)
+        or (h.status = 'running' and h.lease = :lease))
 """)
+
+# The code that is about to call wants another policy than the head was given: before the call, and durably.
+TIGHTEN = text(f"update keepstep.heads set in_doubt = :in_doubt where {FENCE}")
 
 _CHECKPOINT = """
 insert into keepstep.checkpoints
@@ -89,7 +96,7 @@ with h as (
          queue = coalesce(pinned_queue, :queue, queue),
          timeout = coalesce(:timeout, timeout), in_doubt = coalesce(:in_doubt, in_doubt),
          heartbeat_timeout = cast(:heartbeat_timeout as float8), schema_version = :schema_version, {FREE}, {ANEW},
-         due_at = case :status when 'queued' then {GRID}
+         due_at = case :status when 'queued' then {QUEUED_DUE}
                                else coalesce(cast(:until as timestamptz),
                                              clock_timestamp() + make_interval(secs => :delay), 'infinity') end,
          entered_at = clock_timestamp(),
@@ -101,17 +108,49 @@ with h as (
 # Write the checkpoint and move the head on to the next step (queued), or to a timer (sleeping).
 COMMIT = text(f"{_ADVANCE} select seq, paused, queue, priority from h")
 
-# The same, into one or more waits.
+# The same, and take the lease of the next step at once, unless the case is paused. It is flushed, as every checkpoint,
+# so the intent of the next step is durable before its call.
+ONWARD = text(f"""
+with h as (
+  update keepstep.heads h
+     set seq = seq + 1, status = case when paused then 'queued' else 'running' end, step = :target,
+         queue = coalesce(pinned_queue, :queue), timeout = :timeout, in_doubt = :in_doubt,
+         heartbeat_timeout = cast(:heartbeat_timeout as float8), schema_version = :schema_version,
+         {ANEW.replace("attempt = 0", "attempt = case when paused then 0 else 1 end")},
+         lease = case when not paused then cast(:next_lease as uuid) end,
+         owner = case when not paused then owner end, executor = case when not paused then executor end,
+         deadline = case when not paused then clock_timestamp() + make_interval(secs => :timeout) end,
+         heartbeat_due = case when not paused then
+           clock_timestamp() + make_interval(secs => cast(:heartbeat_timeout as float8)) end,
+         due_at = {QUEUED_DUE}, entered_at = clock_timestamp(),
+         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight
+   where {FENCE}
+  returning id, seq, paused, queue, priority, deadline
+), k as ({_CHECKPOINT})
+select seq, paused, queue, priority, deadline from h
+""")
+
+# After ONWARD found no row: was the next step's lease taken, and only the reply lost?
+WENT_ON = text("""
+select seq, paused, queue, priority, deadline from keepstep.heads
+ where id = :id and lease = :next_lease and status = 'running'
+""")
+
+# The same, into one or more waits. Arrays of JSON as text, because PostgreSQL can't take JSON with a NUL in it apart.
 COMMIT_WAIT = text(f"""{_ADVANCE}, w as (
   insert into keepstep.waits (case_id, seq, name, into_field, then_target, payload_schema, prompt, deadline, on_timeout,
                               default_payload, need_all, stream, approvers, digest, remind_every, remind_at)
-  select h.id, h.seq, r.name, r.into_field, r.then_target, r.payload_schema, r.prompt,
-         clock_timestamp() + make_interval(secs => r.timeout), r.on_timeout, r.default_payload, r.need_all, r.stream,
-         r.approvers, r.digest, r.remind_every, clock_timestamp() + make_interval(secs => r.remind_every)
-    from h, json_to_recordset(cast(:waits as json)) as r(
-           name text, into_field text, then_target json, payload_schema json, prompt json, timeout float8,
-           on_timeout json, default_payload json, need_all boolean, stream boolean, approvers smallint, digest text,
-           remind_every float8))
+  select h.id, h.seq, r.name, r.into_field, cast(r.then_target as json), cast(r.payload_schema as json),
+         cast(r.prompt as json), clock_timestamp() + make_interval(secs => r.timeout), cast(r.on_timeout as json),
+         cast(r.default_payload as json), r.need_all, r.stream, r.approvers, r.digest, r.remind_every,
+         clock_timestamp() + make_interval(secs => r.remind_every)
+    from h, unnest(cast(:names as text[]), cast(:into_fields as text[]), cast(:then_targets as text[]),
+                   cast(:payload_schemas as text[]), cast(:prompts as text[]), cast(:timeouts as float8[]),
+                   cast(:on_timeouts as text[]), cast(:default_payloads as text[]), cast(:need_alls as boolean[]),
+                   cast(:streams as boolean[]), cast(:approvers as smallint[]), cast(:digests as text[]),
+                   cast(:reminders as float8[]))
+              as r (name, into_field, then_target, payload_schema, prompt, timeout, on_timeout, default_payload,
+                    need_all, stream, approvers, digest, remind_every))
 select seq, paused from h""")
 
 END_CASE = """update keepstep.cases c
