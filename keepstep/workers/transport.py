@@ -27,6 +27,9 @@ NAME, LIGHT_NAME = "redis-keepstep", "redis-keepstep-light"
 
 MIDDLE = broker_priority(None)
 
+_REMOTE_CONTROL = ".pidbox"
+"""The queues of `celery inspect` and `control`, which any team's own app must find where stock kombu looks."""
+
 TRANSPORT_ALIASES[NAME] = f"{__name__}:Transport"
 TRANSPORT_ALIASES[LIGHT_NAME] = f"{__name__}:LightTransport"
 
@@ -51,7 +54,9 @@ class Channel(stock.Channel):
         return params
 
     def _q_for_pri(self, queue: str, pri: int) -> str:
-        name: str = super()._q_for_pri(queue, {0: MIDDLE, MIDDLE: 0}.get(pri, pri))
+        if not queue.endswith(_REMOTE_CONTROL):
+            pri = {0: MIDDLE, MIDDLE: 0}.get(pri, pri)
+        name: str = super()._q_for_pri(queue, pri)
         return name
 
 
