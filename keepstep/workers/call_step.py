@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 
 from billiard.exceptions import SoftTimeLimitExceeded
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 from keepstep.steps.call import Call
 from keepstep.steps.decide import Raised, Result, Returned, TimedOut
 from keepstep.steps.workflow import StepFunction
+from keepstep.workers import loop
 from keepstep.workers.interrupt import interruptible, is_ending
 
 
@@ -28,7 +28,7 @@ def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: flo
         with interruptible():
             value = function(state, call)
             if inspect.isawaitable(value):
-                value = asyncio.run(_awaited(value))
+                value = loop.run(value)
     except SoftTimeLimitExceeded:
         return TimedOut(timeout=timeout)
     except BaseException as error:  # a cancelled asyncio task, a panic of a foreign library: still only a failed step
@@ -37,7 +37,3 @@ def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: flo
         call.log.warning("%s: %s", type(error).__name__, error, exc_info=error)
         return Raised(error=error)
     return Returned(value=value, copy=state)
-
-
-async def _awaited(value: object) -> object:
-    return await value  # type: ignore[misc]
