@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from keepstep.checkpoint.sql import nodes as sql
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One worker's main process. process: "pid:start". workflows: schema versions by name."""
+    """One worker's main process. process: "pid:start". workflows: schema versions by name. steps: names by workflow."""
 
     id: UUID
     host: str
@@ -28,6 +28,7 @@ class Node:
     pool: str
     concurrency: int
     version: str
+    steps: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def lock_key(self) -> int:
@@ -111,6 +112,11 @@ def everyone(db: Database) -> list[NodeView]:
     ]
 
 
+def knows_step(db: Database, workflow: str, step: str) -> bool:
+    """Whether any node has code for this step."""
+    return db.one(sql.KNOWS_STEP, {"workflow": workflow, "step": step}) is not None
+
+
 def remove(db: Database, ids: Sequence[UUID]) -> int:
     """Forget nodes that own no running case any more; how many."""
     return db.run(sql.REMOVE, {"ids": list(ids)}) if ids else 0
@@ -128,4 +134,5 @@ def _columns(node: Node) -> dict[str, Any]:
         "pool": node.pool,
         "concurrency": node.concurrency,
         "version": node.version,
+        "steps": codec.encode(node.steps),
     }

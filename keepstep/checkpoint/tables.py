@@ -283,6 +283,7 @@ nodes = sa.Table(
     sa.Column("beat", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("queues", sa.JSON, nullable=False),
     sa.Column("workflows", sa.JSON, nullable=False),
+    sa.Column("steps", sa.JSON, nullable=False, server_default="{}"),  # names and aliases, by workflow
     sa.Column("pool", sa.Text, nullable=False),
     sa.Column("concurrency", sa.Integer, nullable=False),
     sa.Column("version", sa.Text, nullable=False),

@@ -51,7 +51,7 @@ class Settings(BaseSettings):
     lean: bool = True
     """Whether messages take the short ways around Celery's machinery; otherwise all of it is stock."""
     inline_seconds: float = Field(default=0.0, ge=0, le=60)
-    """For how long a worker may go on with a case's next steps itself, where the workflow doesn't say so (`inline=`)."""
+    """For how long a worker goes on with a case's next steps itself, where the workflow doesn't say so (`inline=`)."""
     prepared_statements: bool = True
     """Whether the hot statements are prepared. Behind PgBouncer in transaction mode, set it to false."""
     events: bool = True

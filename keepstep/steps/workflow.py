@@ -269,6 +269,11 @@ class Workflow:
         """The step of this name or alias."""
         return self.steps.get(self._aliases.get(name, name))
 
+    @property
+    def step_names(self) -> list[str]:
+        """All names by which `find` finds a step, aliases included."""
+        return [*self.steps, *self._aliases]
+
     def after(self, step: Step) -> Step | None:
         """The step declared after this one; None after the last."""
         names = list(self.steps)

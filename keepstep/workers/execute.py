@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from keepstep.checkpoint import recovery, waits
+from keepstep.checkpoint import nodes, recovery, waits
 from keepstep.checkpoint.claims import Claim, claim, tighten
 from keepstep.checkpoint.ring import Delivery
 from keepstep.steps import state as states
@@ -166,7 +166,8 @@ def _unknown_step(engine: Engine, claimed: Claim, known: list[str]) -> Decision:
         "type": "UnknownStep",
         "message": f"this code has no step {claimed.step!r}; {claimed.workflow!r} has {', '.join(known)}",
     }
-    if claimed.deferrals * DEFER_SECONDS >= engine.settings.unknown_step_grace_seconds:
+    waited = claimed.deferrals * DEFER_SECONDS >= engine.settings.unknown_step_grace_seconds
+    if waited and not nodes.knows_step(engine.db, claimed.workflow, claimed.step):
         return hold("unknown step", error)
     return Decision(move="defer", status=Status.SLEEPING, delay=DEFER_SECONDS, error=error)
 

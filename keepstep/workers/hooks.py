@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from uuid import uuid5
@@ -14,6 +13,7 @@ from keepstep.config.logs import case_logger
 from keepstep.steps.decide import describe
 from keepstep.steps.errors import CheckpointDamaged, UnknownWorkflow
 from keepstep.steps.hooks import Hook, HookCall, names_of
+from keepstep.workers import loop
 from keepstep.workers.engine import Engine
 
 log = logging.getLogger("keepstep.hook")
@@ -54,7 +54,7 @@ def _case(engine: Engine, pending: PendingHook) -> Case | None:
     """The case, without its state if that is what is damaged: then above all somebody must be told."""
     try:
         return reads.get(engine.db, pending.case)
-    except CheckpointDamaged:
+    except (CheckpointDamaged, ValueError):
         return reads.find(engine.db, pending.case)
 
 
@@ -70,8 +70,4 @@ def _call(function: Hook, name: str, case: Case, pending: PendingHook) -> None:
     )
     result = function(case, call)
     if inspect.isawaitable(result):
-        asyncio.run(_awaited(result))
-
-
-async def _awaited(result: object) -> object:
-    return await result  # type: ignore[misc]
+        loop.run(result)

@@ -169,6 +169,7 @@ def _node(engine: Engine, worker: Any) -> Node:
         process=process.executor(),
         queues=tuple(worker.app.amqp.queues.consume_from),
         workflows=engine.registry.versions,
+        steps=engine.registry.steps,
         pool=worker.pool_cls.__module__.rpartition(".")[2],
         concurrency=int(worker.concurrency or 1),
         version=__version__,

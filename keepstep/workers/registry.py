@@ -73,6 +73,11 @@ class Registry:
         return {workflow.name: workflow.schema_version for workflow in self}
 
     @property
+    def steps(self) -> dict[str, list[str]]:
+        """The names, present and former, of every workflow's steps."""
+        return {workflow.name: workflow.step_names for workflow in self}
+
+    @property
     def known(self) -> str:
         """The versions as the claim takes them."""
         return codec.encode(self.versions)

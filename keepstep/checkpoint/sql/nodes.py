@@ -9,9 +9,9 @@ LOCK = text("select pg_try_advisory_lock(:lock_key)")
 
 # Appear among the nodes, or appear again after having been taken for dead.
 REGISTER = text("""
-insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, pool, concurrency, version)
-values (:id, :host, :host_id, :process, :lock_key, cast(:queues as json), cast(:workflows as json), :pool,
-        :concurrency, :version)
+insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, steps, pool, concurrency, version)
+values (:id, :host, :host_id, :process, :lock_key, cast(:queues as json), cast(:workflows as json),
+        cast(:steps as json), :pool, :concurrency, :version)
 on conflict (id) do nothing
 """)
 
@@ -35,6 +35,11 @@ select n.id, n.host, n.host_id, n.process, n.beat, n.lock_works,
                   and l.classid = ((n.lock_key >> 32) & 4294967295)::oid
                   and l.objid = (n.lock_key & 4294967295)::oid) as locked
   from keepstep.nodes n where n.id <> :id limit 10000
+""")
+
+# A node that has code for the step.
+KNOWS_STEP = text("""
+select 1 from keepstep.nodes n, json_array_elements_text(n.steps -> :workflow) s where s = :step limit 1
 """)
 
 # Leave: the node stops in order, or was dead and owns nothing any more.

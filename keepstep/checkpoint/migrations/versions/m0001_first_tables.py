@@ -192,6 +192,7 @@ CREATE TABLE keepstep.nodes (
     beat BIGINT DEFAULT '0' NOT NULL,
     queues JSON NOT NULL,
     workflows JSON NOT NULL,
+    steps JSON DEFAULT '{}' NOT NULL,
     pool TEXT NOT NULL,
     concurrency INTEGER NOT NULL,
     version TEXT NOT NULL,
