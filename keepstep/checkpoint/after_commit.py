@@ -3,17 +3,20 @@
 SQLAlchemy announces a commit before it makes it, and has no event for after. What is certainly after it: the
 connection goes back to its pool, or begins its next transaction. So a commit that is announced is remembered, and
 acted on there; what was not committed by then is dropped. Savepoints announce no commit: the outermost one counts.
+In autocommit nothing is announced, because all is over at once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+
+from keepstep.checkpoint.lent import is_autocommit
 
 Act = Callable[[], object]
 
@@ -30,6 +33,9 @@ class _Acts:
 
 def after_commit(connection: sa.Connection, act: Act) -> None:
     """Call `act` once the connection's transaction is committed; never, if it is rolled back."""
+    if is_autocommit(connection):
+        _do([act])
+        return
     engine = connection.engine
     if not event.contains(engine, "commit", _commit):  # once for each engine: there is no removing while they run
         event.listen(engine, "commit", _commit)
@@ -54,7 +60,11 @@ def _checkin(_dbapi_connection: Any, record: Any) -> None:
 
 def _settle(info: Any) -> None:
     acts = info.pop(_KEY, None)
-    for act in acts.committed if acts is not None else ():
+    _do(acts.committed if acts is not None else ())
+
+
+def _do(acts: Iterable[Act]) -> None:
+    for act in acts:
         try:
             act()
         except Exception:  # the caller's transaction is over, and must not hear of it

@@ -8,17 +8,17 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel
-from sqlalchemy.exc import OperationalError
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import link
 from keepstep.checkpoint.database import Database
-from keepstep.checkpoint.lent import Lent, lent
+from keepstep.checkpoint.lent import LOCK_NOT_AVAILABLE, Lent, lent, sqlstate
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sql import births
 from keepstep.steps import state as states
 from keepstep.steps.errors import BadState, CaseConflict, CaseError, CaseExists, StartPending
 from keepstep.steps.keys import case_id, check_thread_id
+from keepstep.steps.sameness import same
 from keepstep.steps.terms import Terms
 from keepstep.steps.workflow import Target, Workflow
 
@@ -124,9 +124,8 @@ def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
     first = _first(workflow, terms)
     return {
         "workflow": workflow.name,
-        "retention": workflow.retention and workflow.retention.total_seconds(),
+        **of_a_case(workflow),
         "tags": codec.encode_or_none(terms.tags),
-        "hooks": sorted(workflow.hooks) or None,
         "status": "queued" if terms.delay is None else "sleeping",
         "target": first.step,
         "queue": first.queue,
@@ -138,6 +137,15 @@ def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
         "pinned_queue": terms.queue,
         "priority": terms.priority,
         "lent": False,
+    }
+
+
+def of_a_case(workflow: Workflow) -> dict[str, Any]:
+    """What a case keeps of its workflow as it begins: seconds of retention, and the events that have hooks."""
+    retention = workflow.retention
+    return {
+        "retention": None if retention is None else retention.total_seconds(),
+        "hooks": sorted(workflow.hooks) or None,
     }
 
 
@@ -159,8 +167,8 @@ def _insert(
     }
     try:
         new = {row.run for row in connection.rows(births.START, common | rows)}
-    except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != "55P03":  # lock_not_available
+    except Exception as error:  # each driver has a class of its own
+        if sqlstate(error) != LOCK_NOT_AVAILABLE:
             raise
         which = cases[0].thread_id if len(cases) == 1 else f"one of {len(cases)} thread ids"
         why = "another transaction is starting it and hasn't ended. Try again."
@@ -191,7 +199,7 @@ def _found(workflow: Workflow, case: _Planned, row: Any, terms: Terms) -> Birth:
         error = CaseExists(*named, ONLY_ENDED)
     elif terms.if_exists == "raise":
         error = CaseExists(*named, "it was started before. Use another thread id, or if_exists='return'.")
-    elif codec.encode(codec.decode(row.input)) != case.input and codec.decode(row.input) != case.sent:
+    elif not same(codec.decode(row.input), codec.decode(case.input)):
         error = CaseConflict(
             *named, "it was started before with another input. Use another thread id, or send what was sent first."
         )

@@ -11,6 +11,9 @@ from keepstep.checkpoint import codec
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.sql import hooks as sql
 
+SOON = 5.0
+"""Seconds until a hook is due again that could not be called at all."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DueHook:
@@ -24,15 +27,20 @@ class DueHook:
 
 @dataclass(frozen=True, kw_only=True)
 class PendingHook:
-    """A hook to call. seq: of the case when it happened. wait: what it reminds of. attempt: 1 on the first try."""
+    """A hook to call.
+
+    seq: of the case when it happened. key: the root of its idempotency keys. reason: why it happened. wait: what it
+    reminds of. attempt: 1 on the first try.
+    """
 
     id: int
     case: UUID
-    run: UUID
+    key: UUID
     workflow: str
     thread_id: str
     event: str
     seq: int
+    reason: dict[str, Any]
     wait: str | None
     attempt: int
 
@@ -51,11 +59,12 @@ def find(db: Database, hook: int) -> PendingHook | None:
     return PendingHook(
         id=row.id,
         case=row.case_id,
-        run=row.run,
+        key=row.key,
         workflow=row.workflow,
         thread_id=row.thread_id,
         event=row.event,
         seq=row.seq,
+        reason=codec.decode(row.detail) if row.detail else {},
         wait=row.name,
         attempt=row.attempts,
     )
@@ -69,3 +78,8 @@ def done(db: Database, hook: int) -> None:
 def failed(db: Database, hook: int, error: dict[str, Any]) -> None:
     """It raised; it is due again later."""
     db.run(sql.FAILED, {"id": hook, "error": codec.encode(error)})
+
+
+def put_back(db: Database, hooks: Sequence[int]) -> None:
+    """They could not be called at all: the broker is away, or this worker doesn't know their workflow."""
+    db.run(sql.PUT_BACK, {"ids": list(hooks), "seconds": SOON})

@@ -16,6 +16,8 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from keepstep.steps.errors import BadConnection
 
+LOCK_NOT_AVAILABLE = "55P03"
+
 
 class Lent(Protocol):
     """What a start needs of a transaction."""
@@ -69,6 +71,18 @@ def lent(connection: Any) -> ByAlchemy | ByDriver:
     if _driver(connection) is None:
         raise BadConnection(connection)
     return ByDriver(connection)
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """PostgreSQL's code for what went wrong, from psycopg2 or psycopg, bare or wrapped by SQLAlchemy."""
+    driver_error = getattr(error, "orig", None) or error
+    code = getattr(driver_error, "pgcode", None) or getattr(driver_error, "sqlstate", None)
+    return code if isinstance(code, str) else None
+
+
+def is_autocommit(connection: sa.Connection) -> bool:
+    """Whether each statement on it is committed at once, so that there is no commit to come."""
+    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
 def _driver(connection: Any) -> str | None:

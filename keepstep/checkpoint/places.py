@@ -73,8 +73,10 @@ def same(connection: sa.Connection, head: Row, code: Callable[[], Workflow]) -> 
 
 def there(connection: sa.Connection, head: Row, code: Workflow, seq: int, refusal: type[IllegalMove]) -> Place:
     """As the case stood after checkpoint `seq`: before a step, or in a wait. A timer of that time isn't run again."""
-    row = connection.execute(sql.POSITION, {"id": head.id, "seq": seq}).first()
     named = head.workflow, head.thread_id
+    if type(seq) is not int:
+        raise refusal(*named, f"a checkpoint is a whole number, not {seq!r}.", status=head.status)
+    row = connection.execute(sql.POSITION, {"id": head.id, "seq": seq}).first()
     if row is None:
         message = f"it has no checkpoint {seq}; its last one is {head.seq}. `keepstep history` lists them."
         raise refusal(*named, message, status=head.status)
@@ -119,9 +121,20 @@ def first(connection: sa.Connection, head: Row, code: Workflow, sent: Mapping[st
 
 def _next(connection: sa.Connection, head: Row, code: Workflow, skipped: str, row: Row | None) -> Target | None:
     if row is not None and row.status == "waiting":  # it waits, or has failed because nobody answered
-        return decode_target(connection.execute(sql.THEN, {"id": head.id}).one().then_target)
+        return _behind_waits(connection, head)
     following = code.following(_found(code, skipped))
     return None if following is None else following.target
+
+
+def _behind_waits(connection: sa.Connection, head: Row) -> Target | None:
+    """Where the open waits lead, or those that nobody answered in time; refused if they don't agree."""
+    found = {row.name: decode_target(row.then_target) for row in connection.execute(sql.THEN, {"id": head.id})}
+    targets = list(found.values())
+    if any(target != targets[0] for target in targets):
+        leads = ", ".join(f"{name} to {'the end' if t is None else t.step}" for name, t in found.items())
+        message = f"its waits lead to different steps: {leads}. Say which one: to=, or --to STEP."
+        raise NotSkippable(head.workflow, head.thread_id, message, status=head.status)
+    return targets[0] if targets else None
 
 
 def _found(code: Workflow, name: str) -> Step:

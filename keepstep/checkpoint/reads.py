@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,10 +12,11 @@ from uuid import UUID
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import assemble
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.filters import Filter, check_limit, check_text
 from keepstep.checkpoint.ring import Ring, rings
 from keepstep.checkpoint.sql import reads, steering
 from keepstep.steps.errors import BadCursor
-from keepstep.steps.moves import LIVE, TERMINAL, Status
+from keepstep.steps.moves import TERMINAL, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,21 +52,6 @@ class Case:
     def ended(self) -> bool:
         """Whether it has completed, failed or been cancelled."""
         return self.status in TERMINAL
-
-
-@dataclass(frozen=True, kw_only=True)
-class Filter:
-    """Which cases a list shows; None is any. step: where a live case stands. tags: those it has, at the least.
-
-    older_than: seconds since it came to its step, or ended. error: text of why it is held, backs off, or failed.
-    """
-
-    workflow: str | None = None
-    status: str | None = None
-    step: str | None = None
-    tags: Mapping[str, Any] | None = None
-    older_than: float | None = None
-    error: str | None = None
 
 
 class Page(list[Case]):
@@ -115,15 +101,14 @@ def select(db: Database, which: Filter, *, cursor: str | None = None, limit: int
         reads.LIST,
         {
             "workflow": which.workflow,
-            "live": which.status if which.status in LIVE else None,
-            "ended": which.status if which.status not in LIVE else None,
+            **which.by_status,
             "step": which.step,
             "tags": codec.encode(dict(which.tags)) if which.tags else None,
             "older": which.older_than,
             "error": None if which.error is None else _containing(which.error),
             "cursor_at": at,
             "cursor_id": last,
-            "limit": limit + 1,
+            "limit": check_limit(limit) + 1,
         },
     )
     page = Page(_case(row, {}) for row in rows[:limit])
@@ -144,6 +129,7 @@ def standing(db: Database, case: UUID) -> Row:
 
 def counts(db: Database, workflow: str | None = None) -> dict[str, int]:
     """How many cases there are by status."""
+    check_text("workflow", workflow)
     return {row.status: row.cases for row in db.all(reads.COUNTS, {"workflow": workflow})}
 
 
@@ -206,7 +192,10 @@ def history(db: Database, case: UUID) -> list[Event]:
 
 
 def open_waits(db: Database, case: UUID) -> list[dict[str, Any]]:
-    """What the case waits for: name, prompt, the payload's JSON Schema, deadline."""
+    """What the case waits for: name, prompt, the payload's JSON Schema, deadline.
+
+    stream: it is the next message of one, not a decision. approvers: how many must agree. digest: of what is asked.
+    """
     return [
         {
             "name": row.name,
@@ -214,6 +203,9 @@ def open_waits(db: Database, case: UUID) -> list[dict[str, Any]]:
             "schema": codec.decode(row.payload_schema) if row.payload_schema else None,
             "deadline": row.deadline,
             "opened_at": row.opened_at,
+            "stream": row.stream,
+            "approvers": row.approvers,
+            "digest": row.digest,
         }
         for row in db.all(reads.OPEN_WAITS, {"id": case})
     ]

@@ -15,8 +15,10 @@ from keepstep.checkpoint import codec
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.payloads import Fits, misfit, unchecked
 from keepstep.checkpoint.ring import Ring
+from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.sql import signals as sql
+from keepstep.checkpoint.votes import was_given
 from keepstep.checkpoint.waits import deliver_locked, lock_head
 from keepstep.steps import state as states
 from keepstep.steps.definition import check_name
@@ -31,6 +33,10 @@ from keepstep.steps.errors import (
     UnknownCase,
 )
 from keepstep.steps.keys import case_id, why_unstorable
+from keepstep.steps.moves import TERMINAL
+from keepstep.steps.sameness import same
+
+TRIES = 5
 
 Fate = Literal["delivered", "counted", "kept", "repeated", "late"]
 
@@ -57,10 +63,12 @@ class Receipt:
 
     fate: "delivered" (the case goes on, or waits for the others that it needs), "counted" (one of several approvers),
     "kept" (it isn't waiting for it yet), "repeated" (the same was sent before), "late" (the deadline had passed; it is
-    kept and shown). ring: the message to send now. rung: it was sent; otherwise the sweep does it.
+    kept and shown). paused: nothing goes on before the case is resumed. ring: the message to send now. rung: it was
+    sent; otherwise the sweep does it.
     """
 
     fate: Fate
+    paused: bool = False
     ring: Ring | None = None
     rung: bool = False
 
@@ -70,42 +78,44 @@ def send(
 ) -> Receipt:
     """Store the signal and deliver it if the case waits for it.
 
-    Raises BadSignal, UnknownCase, CaseFinished, BadPayload (too large, or it doesn't fit what the case asked for;
-    nothing is stored), StaleDecision (something else is being asked), and AlreadyDecided (another one came first).
+    max_bytes: of the payload, and of the state with it. Raises BadSignal, UnknownCase, CaseFinished, BadPayload (too
+    large, or it doesn't fit what the case asked for; nothing is stored), StaleDecision (something else is being asked,
+    or nothing), and AlreadyDecided (another one came first).
     """
-    _check(signal, f"{workflow}/{thread_id} signal {signal.name}", max_bytes)
+    signal = _checked(signal, f"{workflow}/{thread_id} signal {signal.name}", max_bytes)
     case = case_id(workflow, thread_id)
-    with db.transaction() as connection:
-        head = lock_head(connection, case)
-        ring = None if head is None else deliver_locked(connection, head, fits)  # one before may be on its way
-        head = lock_head(connection, case)
-        if head is None:
-            return _to_nobody(connection, case, workflow, thread_id, signal)
-        receipt = _receive(connection, head, signal, fits)
-    return receipt if receipt.ring is not None or ring is None else replace(receipt, ring=ring)
+    for _ in range(TRIES):
+        with db.transaction() as connection:
+            head = lock_head(connection, case)
+            ring = None if head is None else deliver_locked(connection, head, fits, max_bytes)  # one before this
+            head = lock_head(connection, case)
+            if head is not None:
+                receipt = replace(_receive(connection, head, signal, fits, max_bytes), paused=head.paused)
+                return receipt if receipt.ring is not None or ring is None else replace(receipt, ring=ring)
+            if (told := _to_nobody(connection, case, workflow, thread_id, signal)) is not None:
+                return told
+    raise CaseFinished(workflow, thread_id, "it keeps ending and being revived. Try again.")
 
 
-def _receive(connection: sa.Connection, head: Row, signal: Signal, fits: Fits) -> Receipt:
+def _receive(connection: sa.Connection, head: Row, signal: Signal, fits: Fits, max_bytes: int) -> Receipt:
     if signal.dedupe_key is not None and _first(connection, sql.SAME_SIGNAL, head, signal):
         return Receipt(fate="repeated")
     wait = _first(connection, sql.OPEN_WAIT, head, signal)
     if wait is None:
         return _keep(connection, head, signal)
     if signal.digest is not None and signal.digest != wait.digest:
-        raise StaleDecision(
-            head.workflow,
-            head.thread_id,
-            f"{signal.name!r} decides about {signal.digest}, but {wait.digest} is being asked now. Look again.",
-        )
-    reason = misfit(wait.payload_schema, signal.payload) or fits(head.workflow, wait.into_field, signal.payload)
+        raise _stale(head, signal, f"{wait.digest} is being asked now")
+    reason = (
+        misfit(wait.payload_schema, signal.payload)
+        or fits(head.workflow, wait.into_field, signal.payload)
+        or too_large(connection, head.id, head.seq, wait.into_field, signal.payload, max_bytes)
+    )
     if reason:
         raise BadPayload(f"{head.workflow}/{head.thread_id}: the payload of {signal.name!r} doesn't fit: {reason}")
-    if wait.approvers > 1:
-        said = _said_before(connection, head, signal, wait)
-        if said is not None:
-            return said
+    if wait.approvers > 1 and was_given(connection, head, wait, signal.actor, signal.payload):
+        return Receipt(fate="repeated")
     _insert(connection, head, signal)
-    ring = deliver_locked(connection, head, fits)
+    ring = deliver_locked(connection, head, fits, max_bytes)
     counted = wait.approvers > 1 and _first(connection, sql.OPEN_WAIT, head, signal) is not None
     return Receipt(fate="counted" if counted else "delivered", ring=ring)
 
@@ -114,35 +124,28 @@ def _keep(connection: sa.Connection, head: Row, signal: Signal) -> Receipt:
     """The case isn't waiting for this name. A decision may have been made before, or its deadline may be over."""
     if not signal.stream:
         last = _first(connection, sql.LAST_WAIT, head, signal)
+        if signal.digest is not None and (last is None or last.digest != signal.digest or last.fate == "dropped"):
+            raise _stale(head, signal, "that isn't being asked now")
         if last is not None and last.fate == "expired":
             _insert(connection, head, signal, refused="it came after the deadline")
             return Receipt(fate="late")
-        first = _first(connection, sql.FIRST_DECISION, head, signal)
-        if first is not None and codec.decode(first.payload) == signal.payload:
+        made = connection.execute(sql.FIRST_DECISION, {"id": head.id, "name": signal.name}).all()
+        decisions = [codec.decode(row.payload) for row in made]
+        if any(same(decision, signal.payload) for decision in decisions):
             return Receipt(fate="repeated")
-        if first is not None:
-            raise AlreadyDecided(head.workflow, head.thread_id, signal.name, codec.decode(first.payload))
+        if decisions:
+            raise AlreadyDecided(head.workflow, head.thread_id, signal.name, decisions[0])
     _insert(connection, head, signal)
     return Receipt(fate="kept")
 
 
-def _said_before(connection: sa.Connection, head: Row, signal: Signal, wait: Row) -> Receipt | None:
-    """Four eyes are two people's: each actor is counted once, and must be named."""
-    if signal.actor is None:
-        raise BadSignal(
-            f"{head.workflow}/{head.thread_id}: {signal.name!r} wants {wait.approvers} different actors: give actor="
-        )
-    named = {"id": head.id, "name": signal.name, "wait_seq": wait.seq, "actor": signal.actor}
-    said = connection.execute(sql.SAME_VOTER, named).first()
-    if said is None:
-        return None
-    if codec.decode(said.payload) == signal.payload:
-        return Receipt(fate="repeated")
-    raise AlreadyDecided(head.workflow, head.thread_id, signal.name, codec.decode(said.payload))
+def _stale(head: Row, signal: Signal, instead: str) -> StaleDecision:
+    message = f"{signal.name!r} decides about {signal.digest}, but {instead}. Look again."
+    return StaleDecision(head.workflow, head.thread_id, message)
 
 
-def _check(signal: Signal, where: str, max_bytes: int) -> None:
-    """Refuse what can't be stored, before anything is locked."""
+def _checked(signal: Signal, where: str, max_bytes: int) -> Signal:
+    """The signal as it is stored: what can't be is refused before anything is locked."""
     try:
         check_name("signal", signal.name, where)
     except DefinitionError as error:
@@ -150,13 +153,18 @@ def _check(signal: Signal, where: str, max_bytes: int) -> None:
     for name, text in (("actor", signal.actor), ("dedupe key", signal.dedupe_key), ("digest", signal.digest)):
         if text is not None and (not isinstance(text, str) or len(text) > 255 or why_unstorable(text)):
             raise BadSignal(f"{where}: the {name} must be text of at most 255 characters without NUL, not {text!r}")
+        if text is not None and not text.strip():
+            raise BadSignal(f"{where}: the {name} is empty: leave it away, or say it")
     try:
         states.refuse_what_json_lacks(signal.payload, where)
-    except BadState as error:
-        raise BadPayload(str(error)) from None
-    size = len(codec.encode(signal.payload).encode())
+        payload = codec.encode(signal.payload)
+        plain = codec.decode(payload)
+    except (BadState, RecursionError) as error:
+        raise BadPayload(str(error) if isinstance(error, BadState) else f"{where}: it is nested too deeply") from None
+    size = len(payload.encode())
     if size > max_bytes:
         raise BadPayload(f"{where}: the payload has {size:,} bytes, the most is {max_bytes:,}: send a reference to it")
+    return replace(signal, payload=plain, actor=signal.actor and signal.actor.strip())
 
 
 def _insert(connection: sa.Connection, head: Row, signal: Signal, refused: str | None = None) -> None:
@@ -180,12 +188,17 @@ def _first(connection: sa.Connection, statement: sa.Executable, head: Row, signa
     return connection.execute(statement, named).first()
 
 
-def _to_nobody(connection: sa.Connection, case: UUID, workflow: str, thread_id: str, signal: Signal) -> Receipt:
-    """No live case: an error, unless this very signal was consumed before the case ended."""
-    named = {"id": case, "name": signal.name, "dedupe_key": signal.dedupe_key}
-    if signal.dedupe_key is not None and connection.execute(sql.SAME_SIGNAL_OF_ENDED, named).first():
-        return Receipt(fate="repeated")
+def _to_nobody(connection: sa.Connection, case: UUID, workflow: str, thread_id: str, signal: Signal) -> Receipt | None:
+    """No live case: an error, unless this very signal was used before the case ended. None: it is alive again."""
     row = connection.execute(reads.CASE, {"id": case}).first()
     if row is None:
         raise UnknownCase(workflow, thread_id)
-    raise CaseFinished(workflow, thread_id, f"it has {row.status}; it takes no signal any more.")
+    if row.status not in TERMINAL:
+        return None
+    named = {"id": case, "name": signal.name, "dedupe_key": signal.dedupe_key, "stream": signal.stream}
+    if signal.dedupe_key is not None and connection.execute(sql.SAME_SIGNAL_OF_ENDED, named).first():
+        return Receipt(fate="repeated")
+    raise CaseFinished(workflow, thread_id, f"it has {_ENDED[row.status]}; it takes no signal any more.")
+
+
+_ENDED = {"completed": "completed", "failed": "failed", "cancelled": "been cancelled"}

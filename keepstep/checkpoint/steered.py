@@ -19,7 +19,7 @@ from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
 from keepstep.checkpoint.places import Place, here
 from keepstep.checkpoint.ring import Ring, rings
-from keepstep.checkpoint.sql import reads
+from keepstep.checkpoint.sql import hooks, reads
 from keepstep.checkpoint.sql import steering as sql
 from keepstep.steps import errors
 from keepstep.steps.keys import case_id, why_unstorable
@@ -94,6 +94,8 @@ def steer(
             if head is not None:
                 _refuse_changed(head, order)
                 _refuse_illegal(head, verb)
+                if head.status in ("held", "failed"):
+                    connection.execute(hooks.KEEP_REASON, {"id": case, "event": head.status})
                 effects = act(connection, head) or []
                 steered = steered_now(connection, case, effects)
                 before = {"status": head.status, "step": head.step, "seq": head.seq}
@@ -169,9 +171,9 @@ def effects_since(connection: sa.Connection, head: Row, verb: str, order: Order,
     return effects
 
 
-def leave_behind(connection: sa.Connection, head: Row) -> None:
-    """What was sent for the past that is left, and not used, will not be."""
-    connection.execute(sql.REFUSE_SIGNALS, {"id": head.id, "why": REWOUND})
+def leave_behind(connection: sa.Connection, head: Row, to: int) -> None:
+    """What was sent for the past that is left, and not used, will not be. to: the last seq that stands."""
+    connection.execute(sql.REFUSE_SIGNALS, {"id": head.id, "why": REWOUND, "to": to})
 
 
 def revive(connection: sa.Connection, head: Row, move: str, place: Place) -> None:
@@ -184,19 +186,43 @@ def end(connection: sa.Connection, head: Row, move: str) -> None:
     connection.execute(sql.END[move], {"id": head.id, "seq": head.seq})
 
 
-def put(connection: sa.Connection, head: Row, move: str, place: Place, *, kind: str, by: str, max_bytes: int) -> int:
-    """Put the case there by a new checkpoint; its seq. The lease goes, and the open waits are dropped."""
+def put(
+    connection: sa.Connection,
+    head: Row,
+    move: str,
+    place: Place,
+    *,
+    kind: str,
+    by: str,
+    back_to: int | None = None,
+    max_bytes: int,
+) -> int:
+    """Put the case there by a new checkpoint; its seq. The lease goes, and the open waits are dropped.
+
+    back_to: the last seq that stands; what came behind it is undone.
+    """
     if not head.live:
         revive(connection, head, move, place)
     seq: int = connection.execute(sql.PLACE[move], {"id": head.id, "seq": head.seq, **here(place)}).scalar_one()
     connection.execute(sql.DROP_WAITS, {"id": head.id})
-    write(connection, head.id, seq, place, kind=kind, by=by, max_bytes=max_bytes)
+    write(connection, head.id, seq, place, kind=kind, by=by, back_to=back_to, max_bytes=max_bytes)
     return seq
 
 
-def write(connection: sa.Connection, case: UUID, seq: int, place: Place, *, kind: str, by: str, max_bytes: int) -> None:
+def write(
+    connection: sa.Connection,
+    case: UUID,
+    seq: int,
+    place: Place,
+    *,
+    kind: str,
+    by: str,
+    back_to: int | None = None,
+    max_bytes: int,
+) -> None:
+    """Write the checkpoint of a verb, a whole snapshot."""
     payload = link({}, place.state, 0, max_bytes=max_bytes, snapshot=True).payload
-    written = {"id": case, "new_seq": seq, "kind": kind, "by": by, "payload": payload}
+    written = {"id": case, "new_seq": seq, "kind": kind, "by": by, "back_to": back_to, "payload": payload}
     connection.execute(sql.CHECKPOINT, here(place) | written)
 
 

@@ -10,10 +10,11 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.births import LOCK_TIMEOUT_MS, ONLY_ENDED
+from keepstep.checkpoint.births import LOCK_TIMEOUT_MS, ONLY_ENDED, of_a_case
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.lent import LOCK_NOT_AVAILABLE, sqlstate
 from keepstep.checkpoint.places import after, first, here, revived, same, there
-from keepstep.checkpoint.sql import births, reads
+from keepstep.checkpoint.sql import births, hooks, reads
 from keepstep.checkpoint.sql import steering as sql
 from keepstep.checkpoint.steered import (
     Order,
@@ -35,6 +36,9 @@ from keepstep.steps.keys import case_id, check_thread_id
 from keepstep.steps.terms import Terms
 from keepstep.steps.workflow import Workflow
 
+NOTHING = -1
+"""The seq before all: a restart lets nothing of the past stand."""
+
 Code = Callable[[], Workflow]
 """The workflow's definition, asked for only by the verbs that need it; UnknownWorkflow if it isn't loaded."""
 
@@ -44,6 +48,8 @@ def cancel(db: Database, workflow: str, thread_id: str, order: Order) -> Steered
 
     def act(connection: sa.Connection, head: Row) -> None:
         end(connection, head, "cancel")
+        said = codec.encode({"actor": order.actor, "reason": order.reason})
+        connection.execute(hooks.SAY_WHO, {"id": head.id, "detail": said})
 
     return steer(db, workflow, thread_id, "cancel", order, act)
 
@@ -135,8 +141,8 @@ def rewind(
     def act(connection: sa.Connection, head: Row) -> list[str]:
         place = there(connection, head, code, to, errors.NotRewindable)
         effects = effects_since(connection, head, f"rewind to {to}", order, to)
-        leave_behind(connection, head)
-        seq = put(connection, head, "rewind", place, kind="rewind", by="rewind", max_bytes=max_state_bytes)
+        leave_behind(connection, head, to)
+        seq = put(connection, head, "rewind", place, kind="rewind", by="rewind", back_to=to, max_bytes=max_state_bytes)
         if place.status == "waiting":
             reopen(connection, head.id, head.id, to, seq)
         return effects
@@ -156,7 +162,7 @@ def restart(
     terms: Terms | None = None,
     max_state_bytes: int,
 ) -> Steered:
-    """Begin again with what was sent at the start, or with `sent`, as a new run.
+    """Begin again with what was sent at the start, or with `sent`, as a new run, under today's code.
 
     only_ended: refuse to restart a live case. terms: tags, priority and queue from now on. Raises UnknownCase,
     BadState, EffectsWouldRepeat, CaseExists.
@@ -167,10 +173,19 @@ def restart(
             raise errors.CaseExists(workflow, thread_id, ONLY_ENDED)
         place = first(connection, head, code, sent)
         effects = effects_since(connection, head, "restart", order, 0)
-        leave_behind(connection, head)
+        leave_behind(connection, head, NOTHING)
         new = {"id": head.id, "run": uuid4(), "input": None if sent is None else codec.encode(dict(sent))}
-        connection.execute(sql.RENEW_RUN, new)
-        put(connection, head, "restart", place, kind="rewind", by="restart", max_bytes=max_state_bytes)
+        connection.execute(sql.RENEW_RUN, new | of_a_case(code))
+        put(
+            connection,
+            head,
+            "restart",
+            place,
+            kind="rewind",
+            by="restart",
+            back_to=NOTHING,
+            max_bytes=max_state_bytes,
+        )
         if terms is not None:
             tags = codec.encode_or_none(terms.tags)
             renewed = {"id": head.id, "tags": tags, "queue": terms.queue, "priority": terms.priority}
@@ -221,8 +236,10 @@ def _bear(connection: sa.Connection, source: Row, case: UUID, thread_id: str) ->
         if connection.execute(sql.FORK_CASE, born).first() is not None:
             return
     except sa.exc.OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != "55P03":  # lock_not_available
+        if sqlstate(error) != LOCK_NOT_AVAILABLE:
             raise
         message = "another transaction is starting it and hasn't ended. Try again."
         raise errors.StartPending(source.workflow, thread_id, message) from None
+    if connection.execute(sql.KNOWN, {"id": source.id}).first() is None:  # its retention has just ended
+        raise errors.UnknownCase(source.workflow, source.thread_id)
     raise errors.CaseConflict(source.workflow, thread_id, "it is taken. Give the fork another thread id.")

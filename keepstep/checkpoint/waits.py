@@ -13,14 +13,19 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
+from keepstep.checkpoint.answers import asks_for
 from keepstep.checkpoint.commits import decode_target
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
+from keepstep.checkpoint.filters import check_limit, check_text
 from keepstep.checkpoint.payloads import Fits, misfit, unchecked
 from keepstep.checkpoint.ring import Ring
+from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import signals as sql
+from keepstep.checkpoint.votes import more_needed, votes_of, why_not_counted
 from keepstep.steps import state as states
 from keepstep.steps.decide import storable
+from keepstep.steps.waiting import WAIT_EXPIRED
 from keepstep.steps.workflow import Target
 
 
@@ -45,14 +50,17 @@ def lock_head(connection: sa.Connection, case: UUID) -> Row | None:
     return connection.execute(sql.LOCK_HEAD, {"id": case}).first()
 
 
-def deliver(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
-    """Match the case's open waits with signals that are there for them. None: nothing to ring for."""
+def deliver(db: Database, case: UUID, fits: Fits = unchecked, *, max_bytes: int | None = None) -> Ring | None:
+    """Match the case's open waits with signals that are there for them. None: nothing to ring for.
+
+    max_bytes: of the state, with what is delivered; None is no limit.
+    """
     with db.transaction() as connection:
         head = lock_head(connection, case)
-        return None if head is None else deliver_locked(connection, head, fits)
+        return None if head is None else deliver_locked(connection, head, fits, max_bytes)
 
 
-def expire(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
+def expire(db: Database, case: UUID, fits: Fits = unchecked, *, max_bytes: int | None = None) -> Ring | None:
     """Deliver first; then, if a wait's deadline has passed, go on as it says: a step, a default, or failure.
 
     Otherwise it may be time to remind somebody.
@@ -61,7 +69,7 @@ def expire(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
         head = lock_head(connection, case)
         if head is None or head.status != "waiting":
             return None
-        ring = deliver_locked(connection, head, fits)
+        ring = deliver_locked(connection, head, fits, max_bytes)
         if ring is not None:
             return ring
         head = lock_head(connection, case)
@@ -75,22 +83,27 @@ def expire(db: Database, case: UUID, fits: Fits = unchecked) -> Ring | None:
         return None
 
 
-def deliver_locked(connection: sa.Connection, head: Row, fits: Fits) -> Ring | None:
+def deliver_locked(connection: sa.Connection, head: Row, fits: Fits, max_bytes: int | None) -> Ring | None:
     """As `deliver`, of a head that this transaction has locked; the head's row is out of date afterwards."""
     if head.status != "waiting":
         return None
     seq = head.seq
     while (match := connection.execute(sql.MATCH, {"id": head.id}).first()) is not None:
         payload = codec.decode(match.payload)
-        reason = misfit(match.payload_schema, payload) or fits(head.workflow, match.into_field, payload)
+        reason = (
+            _other_question(match)
+            or _misfit(head, match, payload, fits)
+            or why_not_counted(connection, head, match, payload)
+            or too_large(connection, head.id, seq, match.into_field, payload, max_bytes)
+        )
         if reason is not None:
             why = storable(f"it doesn't fit the wait: {reason}")
             connection.execute(sql.REFUSE, {"signal": match.signal, "why": why})
-        elif _more_votes_needed(connection, head, match, payload):
+        elif more_needed(connection, head, match, payload):
             continue
         else:
-            _fill_in_actor(match, payload)
-            ring, on = _go_on(connection, head, seq, match, payload, kind="signal", fate="decided", signal=match.signal)
+            taken = _with_actor(head, match, payload, fits)
+            ring, on = _go_on(connection, head, seq, match, taken, kind="signal", fate="decided", signal=match.signal)
             if on:
                 return ring
             seq += 1  # one of several that are all needed
@@ -99,6 +112,7 @@ def deliver_locked(connection: sa.Connection, head: Row, fits: Fits) -> Ring | N
 
 def inbox(db: Database, *, workflow: str | None, limit: int) -> list[Asked]:
     """Decisions that are waited for, the oldest first."""
+    check_text("workflow", workflow)
     return [
         Asked(
             workflow=row.workflow,
@@ -112,25 +126,29 @@ def inbox(db: Database, *, workflow: str | None, limit: int) -> list[Asked]:
             approvers=row.approvers,
             votes=row.votes,
         )
-        for row in db.all(sql.INBOX, {"workflow": workflow, "limit": limit})
+        for row in db.all(sql.INBOX, {"workflow": workflow, "limit": check_limit(limit)})
     ]
 
 
-def _more_votes_needed(connection: sa.Connection, head: Row, match: Row, payload: Any) -> bool:
-    """Four eyes: count an agreement, unless it is the last one that was needed. A refusal decides at once."""
-    if match.approvers <= 1 or (isinstance(payload, dict) and payload.get("approved") is False):
-        return False
-    vote = {"id": head.id, "name": match.name, "signal": match.signal, "wait_seq": match.wait_seq}
-    counted = connection.execute(sql.COUNT, vote).scalar_one()
-    return bool(counted < match.approvers)
+def _other_question(match: Row) -> str | None:
+    """Whoever decided before the case asked may have been shown something else."""
+    if match.about is None or match.about == match.digest:
+        return None
+    return f"it decides about {match.about}, and {match.digest} is asked"
 
 
-def _fill_in_actor(match: Row, payload: Any) -> None:
-    """Write who decided into a payload that has a field for it, and doesn't say so itself."""
+def _misfit(head: Row, match: Row, payload: Any, fits: Fits) -> str | None:
+    return misfit(match.payload_schema, payload) or fits(head.workflow, match.into_field, payload)
+
+
+def _with_actor(head: Row, match: Row, payload: Any, fits: Fits) -> Any:
+    """Who decided, in a payload that has a field for it and doesn't say so itself."""
     unsaid = isinstance(payload, dict) and payload.get("actor") is None
-    asked = codec.decode(match.payload_schema) if match.payload_schema else {}
-    if unsaid and match.actor and "actor" in asked.get("properties", {}):
-        payload["actor"] = match.actor
+    if not unsaid or not match.actor or not match.payload_schema:
+        return payload
+    filled = {**payload, "actor": match.actor}
+    asked = asks_for("actor", codec.decode(match.payload_schema))
+    return filled if asked and _misfit(head, match, filled, fits) is None else payload
 
 
 def _expire(connection: sa.Connection, head: Row, overdue: Row) -> Ring | None:
@@ -141,7 +159,7 @@ def _expire(connection: sa.Connection, head: Row, overdue: Row) -> Ring | None:
     target = decode_target(overdue.on_timeout)
     at = {"id": head.id, "seq": head.seq}
     if target is None:
-        error = {"type": "WaitExpired", "message": f"nobody answered {overdue.name!r} before its deadline"}
+        error = {"type": WAIT_EXPIRED, "message": f"nobody answered {overdue.name!r} before its deadline"}
         connection.execute(sql.EXPIRE_FAIL, at | {"error": codec.encode(error)})
         return None
     params = at | _columns(target) | {"name": overdue.name, "weight": DELTA_OVERHEAD}
@@ -161,6 +179,7 @@ def _go_on(
         "seq": seq,
         "name": wait.name,
         "signal": signal,
+        "votes_of": None if signal is None else votes_of(wait, payload),
         "kind": kind,
         "fate": fate,
         "payload": delta,

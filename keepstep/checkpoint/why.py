@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case
 from keepstep.steps.moves import Status
+from keepstep.steps.waiting import WAIT_EXPIRED
 from keepstep.steps.words import duration, one_line
 
 
@@ -171,9 +172,13 @@ def _completed(facts: Facts) -> Why:
 
 
 def _failed(facts: Facts) -> Why:
-    error = facts.case.error or {}
+    case, error = facts.case, facts.case.error or {}
     message = f": {_short(error)}" if error else ""
-    return Why(sentence=f"It has failed for good, {_ended(facts)}{message}.", details=_error(facts.case.error))
+    told = Why(sentence=f"It has failed for good, {_ended(facts)}{message}.", details=_error(error))
+    if error.get("type") != WAIT_EXPIRED:
+        return told
+    again = f"{_command('rewind', case)} --to {case.seq}"
+    return replace(told, moves="Ask again, or go on without an answer:", commands=(again, _command("skip", case)))
 
 
 def _cancelled(facts: Facts) -> Why:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.markup import escape
 
 from keepstep.checkpoint.reads import Case
 from keepstep.cli import session
 from keepstep.cli.given import Span, tag_option
-from keepstep.cli.printing import ago, console, json_option, print_json, status, table
+from keepstep.cli.printing import ago, console, escape, json_option, print_json, status, table
 from keepstep.steps.moves import Status
 from keepstep.steps.words import one_line
 

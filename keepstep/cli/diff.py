@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import click
-from rich.markup import escape
 
 from keepstep.cli import session
 from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import console, json_option, print_json
+from keepstep.cli.printing import console, escape, json_option, print_json
 from keepstep.steps.words import one_line
 
 SIGNS = {"add": ("+", "green"), "remove": ("-", "red"), "replace": ("~", "yellow")}

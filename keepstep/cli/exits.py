@@ -32,6 +32,7 @@ TABLE: tuple[tuple[type[errors.KeepstepError], Exit], ...] = (
     (errors.BadThreadId, Exit.USAGE),
     (errors.BadState, Exit.USAGE),
     (errors.BadPayload, Exit.USAGE),
+    (errors.BadSignal, Exit.USAGE),
     (errors.BadStart, Exit.USAGE),
     (errors.BadCursor, Exit.USAGE),
     (errors.BadSetting, Exit.USAGE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import click
+
+from keepstep.steps.outcome import seconds_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +36,8 @@ class JsonValue(click.ParamType):  # type: ignore[type-arg]  # generic from clic
             return json.loads(text)
         except ValueError as error:
             self.fail(f"{source} is not JSON: {error}", param, ctx)
+        except RecursionError:
+            self.fail(f"{source} is nested too deeply.", param, ctx)
 
     def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if value == "-":
@@ -43,6 +48,14 @@ class JsonValue(click.ParamType):  # type: ignore[type-arg]  # generic from clic
             return Path(value[1:]).read_text(encoding="utf-8"), f"the file {value[1:]}"
         except (OSError, UnicodeDecodeError) as error:
             self.fail(f"the file {value[1:]} can't be read: {error}", param, ctx)
+
+
+def account() -> str | None:
+    """The name of the account that runs the command; None if it has none, as in a container."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return None
 
 
 def tag_option(text: str) -> Callable[[F], F]:
@@ -71,4 +84,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
         found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(s|min|m|h|d)?", value.strip())
         if found is None:
             self.fail(f"{value!r} is no length of time: write 90s, 15min, 2h or 3d.", param, ctx)
-        return float(found[1]) * self.units[found[2] or ""]
+        try:
+            return seconds_of(float(found[1]) * self.units[found[2] or ""])
+        except ValueError:
+            self.fail(f"{value!r} is too long: the most is three centuries.", param, ctx)

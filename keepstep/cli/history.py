@@ -8,15 +8,14 @@ from datetime import datetime
 from typing import Any
 
 import click
-from rich.markup import escape
 
 from keepstep.checkpoint.reads import Event
 from keepstep.cli import session
 from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import console, json_option, print_json, table
+from keepstep.cli.printing import console, escape, json_option, print_json, table
 from keepstep.steps.words import duration, one_line
 
-CHECKPOINTS = ("start", "step", "signal", "timeout", "skip", "rewind", "fork")
+CHECKPOINTS = ("start", "step", "verify", "signal", "timeout", "skip", "rewind", "fork")
 
 
 @click.command()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
-from rich.markup import escape
 
-from keepstep.checkpoint.signals import Receipt
 from keepstep.checkpoint.waits import Asked
 from keepstep.cli import session
 from keepstep.cli.exits import Exit
-from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import ago, console, json_option, print_json, table
-from keepstep.cli.signal import tell
+from keepstep.cli.given import account, case_arguments
+from keepstep.cli.printing import ago, console, escape, json_option, print_json, table
+from keepstep.cli.signal import tell, waited_for
 from keepstep.steps.words import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,7 +54,7 @@ def verdict_options(command: F) -> F:
     for option in (
         click.option("--digest", help="Of what was shown (see inbox): refused if something else is being asked."),
         click.option("--note", metavar="TEXT", help="Why."),
-        click.option("--actor", metavar="WHO", default=getpass.getuser, help="Default: your user name."),
+        click.option("--actor", metavar="WHO", default=account, help="Default: your user name."),
         click.option("--name", default="approval", show_default=True, help="The signal's name."),
     ):
         command = option(command)
@@ -70,8 +67,7 @@ def verdict_options(command: F) -> F:
 @json_option
 def approve(workflow: str, thread_id: str, as_json: bool, **verdict: Any) -> int:
     """Approve what the case THREAD_ID of WORKFLOW asks."""
-    with session.open_client() as client:
-        return _done(client.approve(workflow, thread_id, **verdict), workflow, thread_id, verdict["name"], as_json)
+    return _decide(workflow, thread_id, as_json, verdict, approved=True)
 
 
 @click.command()
@@ -80,9 +76,13 @@ def approve(workflow: str, thread_id: str, as_json: bool, **verdict: Any) -> int
 @json_option
 def reject(workflow: str, thread_id: str, as_json: bool, **verdict: Any) -> int:
     """Reject what the case THREAD_ID of WORKFLOW asks; one refusal is enough."""
+    return _decide(workflow, thread_id, as_json, verdict, approved=False)
+
+
+def _decide(workflow: str, thread_id: str, as_json: bool, verdict: dict[str, Any], *, approved: bool) -> Exit:
+    if verdict["actor"] is None:
+        raise click.UsageError("this account has no name: say who decides, with --actor WHO.")
     with session.open_client() as client:
-        return _done(client.reject(workflow, thread_id, **verdict), workflow, thread_id, verdict["name"], as_json)
-
-
-def _done(receipt: Receipt, workflow: str, thread_id: str, name: str, as_json: bool) -> Exit:
-    return tell(receipt, workflow, thread_id, name, as_json=as_json)
+        receipt = (client.approve if approved else client.reject)(workflow, thread_id, **verdict)
+        asked = waited_for(client, receipt, workflow, thread_id)
+    return tell(receipt, workflow, thread_id, verdict["name"], as_json=as_json, asked=asked)

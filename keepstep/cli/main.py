@@ -13,6 +13,7 @@ from keepstep.cli import exits
 from keepstep.cli.group import LazyGroup
 from keepstep.config.settings import export_settings
 from keepstep.steps.errors import KeepstepError
+from keepstep.steps.words import printable
 
 COMMANDS = {
     "demo": ("keepstep.cli.demo:demo", "Watch a case of 42 steps survive the kill of its worker at step 34."),
@@ -27,6 +28,7 @@ COMMANDS = {
     "calls": ("keepstep.cli.calls:calls", "List what a case called outside, with its keys and costs."),
     "diff": ("keepstep.cli.diff:diff", "Show what changed in a case's state between two checkpoints."),
     "signal": ("keepstep.cli.signal:signal", "Send a signal to a case: an approval, a message."),
+    "send": ("keepstep.cli.signal:send", "Send a message to a stream of a case."),
     "inbox": ("keepstep.cli.inbox:inbox", "List the decisions that cases wait for."),
     "approve": ("keepstep.cli.inbox:approve", "Approve what a case asks."),
     "reject": ("keepstep.cli.inbox:reject", "Reject what a case asks."),
@@ -86,7 +88,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def fail(message: str, code: int) -> int:
     """Say on stderr, in one line, why it didn't work; returns the code."""
-    click.echo(f"keepstep: {' '.join(message.split())}", err=True)
+    click.echo(printable(f"keepstep: {' '.join(message.split())}"), err=True)
     return code
 
 

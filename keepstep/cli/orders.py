@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -12,8 +11,8 @@ import click
 from keepstep.checkpoint.steered import Steered
 from keepstep.cli import session
 from keepstep.cli.exits import Exit
-from keepstep.cli.given import Span, tag_option
-from keepstep.cli.printing import print_json
+from keepstep.cli.given import Span, account, tag_option
+from keepstep.cli.printing import echo, print_json
 from keepstep.steps.moves import Status
 from keepstep.workers.client import Client
 from keepstep.workers.client.steering_many import OneOfMany
@@ -23,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def order_options(command: F) -> F:
     """The options --actor and --reason."""
-    actor = click.option("--actor", metavar="WHO", default=_me, help="Who wants it; else the account's name.")
+    actor = click.option("--actor", metavar="WHO", default=account, help="Who wants it; else the account's name.")
     return actor(click.option("--reason", metavar="WHY", help="Why; the case's history keeps both.")(command))
 
 
@@ -96,7 +95,7 @@ def tell(steered: Steered, *, as_json: bool) -> None:
         at = f" at {steered.step}" if steered.step else ""
         paused = ", paused" if steered.paused else ""
         place = f"{steered.status}{at}{paused}, checkpoint {steered.seq}"
-        click.echo(f"{steered.workflow}/{steered.thread_id} is {place}")
+        echo(f"{steered.workflow}/{steered.thread_id} is {place}")
     if steered.ring is not None and not steered.rung:
         click.echo(f"keepstep: it goes on when Redis at {session.broker()} can be reached again.", err=True)
 
@@ -115,13 +114,6 @@ def _tell_many(verb: str, found: Sequence[OneOfMany], *, dry_run: bool, as_json:
         return
     for one in found:
         at = f" at {one.step}" if one.step else ""
-        click.echo(f"{one.workflow}/{one.thread_id}: {one.refused or f'{verb}, was {one.status}{at}'}")
+        echo(f"{one.workflow}/{one.thread_id}: {one.refused or f'{verb}, was {one.status}{at}'}")
     done = sum(one.refused is None for one in found)
     click.echo(f"{done} cases would be moved" if dry_run else f"{done} cases moved", err=True)
-
-
-def _me() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # an account without a name, in a container
-        return None

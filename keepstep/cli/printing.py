@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
+from rich import markup
 from rich.console import Console
 from rich.table import Table
 
-from keepstep.steps.words import duration
+from keepstep.steps.words import duration, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,9 +54,20 @@ def table(*columns: str) -> Table:
     return made
 
 
+def escape(text: str) -> str:
+    """Stored text for rich: no markup of its own, and nothing that a terminal would act upon."""
+    return markup.escape(printable(text))
+
+
+def echo(text: str) -> None:
+    """One line with stored text in it."""
+    click.echo(printable(text))
+
+
 def print_json(value: Any) -> None:
-    """Print as JSON: instants in ISO 8601, ids as text."""
-    click.echo(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+    """Print as JSON: instants in ISO 8601, ids as text, and what a terminal would act upon as JSON's escapes."""
+    text = json.dumps(value, default=_plain, indent=2, ensure_ascii=False)
+    click.echo(re.sub(r"[^ -~\n]", lambda c: c[0] if c[0].isprintable() else json.dumps(c[0])[1:-1], text))
 
 
 def _plain(value: Any) -> Any:

@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from keepstep.checkpoint.reads import Case
 from keepstep.cli import session
 from keepstep.cli.cases import listed
 from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import console, json_option, moment, print_json, status
+from keepstep.cli.printing import console, escape, json_option, moment, print_json, status
 from keepstep.cli.shorten import shorten
 from keepstep.cli.why import print_why
 

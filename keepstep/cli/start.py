@@ -9,7 +9,7 @@ import click
 
 from keepstep.cli import session
 from keepstep.cli.given import JsonValue, Span, case_arguments, tag_option
-from keepstep.cli.printing import json_option, print_json
+from keepstep.cli.printing import echo, json_option, print_json
 
 
 @click.command()
@@ -51,7 +51,7 @@ def start(workflow: str, thread_id: str, state: Any, as_json: bool, **terms: Any
     else:
         known = "was restarted" if started.restarted else "was there already, with the same state"
         what = "started" if started.new else known
-        click.echo(f"{started.workflow}/{started.thread_id} {what}")
+        echo(f"{started.workflow}/{started.thread_id} {what}")
     if started.new and not started.rung and not terms["delay"]:
         click.echo(
             f"keepstep: the case is stored; it starts when Redis at {session.broker()} can be reached again.", err=True

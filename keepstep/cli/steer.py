@@ -85,9 +85,9 @@ def retry(
     """
     said: dict[str, Any] = {"actor": actor, "reason": reason}
     if new_key:
-        named = given["workflow"], given["thread_id"]
-        if None in named:
-            raise click.UsageError("--new-key is for one case: give WORKFLOW and THREAD_ID.")
+        named = given.pop("workflow"), given.pop("thread_id")
+        if None in named or any(given.values()):
+            raise click.UsageError("--new-key is for one case: give WORKFLOW and THREAD_ID, and no option for many.")
         tell(_retry(*named, new_key=True, repeat_effects=repeat_effects, **said), as_json=as_json)
         return 0
     return steer(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
 from keepstep.checkpoint.why import Why
 from keepstep.cli import session
 from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import console, json_option, print_json
+from keepstep.cli.printing import console, escape, json_option, print_json
 
 
 @click.command()

@@ -16,8 +16,9 @@ EVENTS: tuple[str, ...] = get_args(Event)
 
 Hook = Callable[..., Any]
 
-HOOK_SECONDS = 300.0
-"""How long a hook may take before it is interrupted, as if it had raised."""
+HOOK_SECONDS = 50.0
+"""How long the hooks of one event may take before they are interrupted, as if one had raised: less than until the next
+try, so that two tries never meet."""
 
 
 def names_of(hooks: Sequence[Hook]) -> list[str]:

@@ -17,6 +17,9 @@ UNSET: Any = object()
 
 MOST_APPROVERS = 1000
 
+WAIT_EXPIRED = "WaitExpired"
+"""The type of the error that a case failed with because nobody answered in time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WaitFor(Outcome):
@@ -66,8 +69,9 @@ def wait_for(
     payload: the pydantic model that a payload must fit, or choices: the values it may be; checked when the signal is
     sent. prompt: JSON for the person who decides. timeout: a timedelta or seconds, default none; when time is up the
     case goes on with the step `on_timeout`, or as if `default` had been sent, or else it fails. remind_every: a
-    timedelta or seconds, after each of which the workflow's hooks for "remind" are called. approvers: how many different
-    actors must agree before the case goes on; one refusal (`approved` is false) is enough.
+    timedelta or seconds, after each of which the workflow's hooks for "remind" are called. approvers: how many
+    different actors must say the same before the case goes on, `actor` and `note` aside; one refusal (`approved` is
+    false) is enough.
     """
     seconds = _timeout(f"wait_for({name!r})", timeout, follows=on_timeout is not None or default is not UNSET)
     if on_timeout is not None and default is not UNSET:

@@ -99,7 +99,7 @@ def _default(workflow: Workflow, asked: WaitFor) -> str | None:
 
 
 def _schema(workflow: Workflow, asked: WaitFor) -> dict[str, Any] | None:
-    """Of the payload's model, of the choices, or of the field of the state that takes it. By field names, as is stored."""
+    """Of the payload's model, the choices, or the field of the state that takes it; by field names, as it is stored."""
     if asked.payload is not None:
         if not (isinstance(asked.payload, type) and issubclass(asked.payload, BaseModel)):
             raise BadOutcome(

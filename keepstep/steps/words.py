@@ -21,7 +21,7 @@ def printable(text: str) -> str:
     """The text with whatever a terminal may act upon written out, as `\\x1b`: stored text is anybody's."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else _written_out(c) for c in text)
+    return "".join(c if c.isprintable() else _written_out(c) for c in text)
 
 
 def _written_out(character: str) -> str:

@@ -106,14 +106,14 @@ def test_a_cursor_that_no_list_gave_is_refused(client: Client, cursor: str) -> N
 
 FILTERS: dict[str, dict[str, Any]] = {
     "the newest": {},
-    "a status that is rare": {"live": "held"},
+    "a status that is rare": {"live": ["held"]},
     "a final status that is rare": {"ended": "failed"},
     "a tag that is rare": {"tags": '{"n": 5000}'},
     "a page": {"cursor_at": datetime.now(UTC) - timedelta(hours=1), "cursor_id": str(uuid4())},
 }
-NONE = dict.fromkeys(("workflow", "live", "ended", "step", "tags", "older", "error", "cursor_at", "cursor_id")) | {
-    "limit": 51
-}
+NONE = dict.fromkeys(
+    ("workflow", "live", "ended", "statuses", "step", "tags", "older", "error", "cursor_at", "cursor_id")
+) | {"limit": 51}
 
 
 @pytest.fixture

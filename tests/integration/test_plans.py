@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 
 from keepstep.checkpoint.database import Database
-from keepstep.checkpoint.sql import births, hot, nodes, reads, signals, steering, sweep
+from keepstep.checkpoint.sql import births, hooks, hot, nodes, reads, signals, steering, sweep
+from tests import flows
 from tests.support.crowd import crowd
-from tests.support.hand import KNOWN
+from tests.support.hand import KNOWN, Hand
+from tests.support.stages import ask
 
 ONE = uuid4()
 CHECKPOINT = {
@@ -49,6 +52,11 @@ PINNED = {
     "remove_node": (nodes.REMOVE, {"ids": [ONE]}),
     "lock_head": (signals.LOCK_HEAD, {"id": ONE}),
     "match": (signals.MATCH, {"id": ONE, "seq": 1}),
+    "first_decision": (signals.FIRST_DECISION, {"id": ONE, "name": "approval"}),
+    "last_wait": (signals.LAST_WAIT, {"id": ONE, "name": "approval"}),
+    "hook": (hooks.ONE, {"id": 1}),
+    "keep_reason": (hooks.KEEP_REASON, {"id": ONE, "event": "held"}),
+    "chain_bytes": (reads.CHAIN_BYTES, {"id": ONE, "seq": 1}),
     "case": (reads.CASE, {"id": ONE}),
     "chain": (reads.CHAIN, {"id": ONE, "seq": 1}),
     "attempts": (reads.ATTEMPTS, {"id": ONE}),
@@ -85,3 +93,21 @@ def test_the_sweep_looks_at_no_waiting_case(crowded: Database) -> None:
         plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain (analyze) {statement}"), params))
         assert "heads_due" in plan, plan
         assert "Rows Removed by Filter" not in plan, f"{name} passes over waiting cases:\n{plan}"
+
+
+def test_a_hundred_thousand_messages_of_a_stream_are_not_read_for_a_decision(db: Database) -> None:
+    hand = Hand(db)
+    case = hand.start("A", flows.approve).case
+    hand.step(case, 0, ask())
+    crowded = "insert into keepstep.signals (case_id, name, payload, stream) select :id, 'chat', '1', true from "
+    db.run(sa.text(f"{crowded} generate_series(1, 100000)"), {"id": case})
+    db.run(sa.text(f"{crowded} generate_series(1, 100000)"), {"id": uuid4()})
+    db.run(sa.text("analyze"), {})
+    for name in ("first_decision", "match"):
+        statement, params = PINNED[name]
+        plan = "\n".join(
+            str(row[0]) for row in db.all(sa.text(f"explain (analyze) {statement}"), params | {"id": case})
+        )
+        read = [int(rows) for rows in re.findall(r"Rows Removed by (?:Join )?Filter: (\d+)", plan)]
+        assert "Seq Scan on signals" not in plan, plan
+        assert sum(read) < 100, plan

@@ -40,6 +40,13 @@ def test_the_same_thread_id_returns_the_same_case(client: Client) -> None:
     assert client.start("approve", "A", {}).id != first.id, "a thread id is unique within its workflow only"
 
 
+def test_true_is_another_input_than_one(client: Client) -> None:
+    client.start("ten", "A", {"value": [1]})
+    assert not client.start("ten", "A", {"value": (1.0,)}).new
+    with pytest.raises(CaseConflict):
+        client.start("ten", "A", {"value": [True]})
+
+
 def test_another_input_is_refused(client: Client) -> None:
     client.start("ten", "A", {})
     with pytest.raises(CaseConflict, match="ten/A: it was started before with another input"):

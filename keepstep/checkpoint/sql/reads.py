@@ -29,13 +29,21 @@ select json_agg(json_build_array(c.seq, c.is_snapshot, c.payload) order by c.seq
    and c.seq >= (select max(seq) from keepstep.checkpoints s where s.case_id = :id and s.seq <= :seq and s.is_snapshot)
 """)
 
+# How much there is to read for it.
+CHAIN_BYTES = text("""
+select sum(octet_length(c.payload::text)) from keepstep.checkpoints c
+ where c.case_id = :id and c.seq <= :seq
+   and c.seq >= (select max(seq) from keepstep.checkpoints s where s.case_id = :id and s.seq <= :seq and s.is_snapshot)
+""")
+
 # The newest cases first, behind the cursor. The values come as literals, so the planner sees only the filters that are
 # given: by a final status an index leads to the cases; live ones are read from `heads`, which has no index on status
 # on purpose (see invariant 7 in ARCHITECTURE.md), and holds live cases only.
 LIST = text(f"""{_CASE}
  where (cast(:workflow as text) is null or k.workflow = :workflow)
-   and (cast(:live as text) is null or h.status = :live)
+   and (cast(:live as text[]) is null or h.status = any(cast(:live as text[])))
    and (cast(:ended as text) is null or k.status = :ended)
+   and (cast(:statuses as text[]) is null or coalesce(h.status, k.status) = any(cast(:statuses as text[])))
    and (cast(:step as text) is null or h.step = :step)
    and (cast(:tags as jsonb) is null or k.tags @> cast(:tags as jsonb))
    and (cast(:older as float8) is null
@@ -80,7 +88,8 @@ select name, payload::text as payload, actor, sent_at, consumed_seq, refused
 """)
 
 OPEN_WAITS = text("""
-select name, prompt::text as prompt, payload_schema::text as payload_schema, deadline, opened_at
+select name, prompt::text as prompt, payload_schema::text as payload_schema, deadline, opened_at, stream, approvers,
+       digest
   from keepstep.waits where case_id = :id and fate is null order by name
 """)
 

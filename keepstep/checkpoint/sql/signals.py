@@ -98,15 +98,20 @@ values (:id, :name, cast(:payload as json), :actor, :dedupe_key, :stream, :diges
 """)
 
 # ------------------------------------------------------------------------------------------------------- what fits it
-# An open wait of the locked case with the oldest signal that is there for it.
-MATCH = text("""
+_UNUSED = """s.case_id = w.case_id and s.name = w.name and s.consumed_seq is null and s.refused is null
+       and s.counted_seq is null"""
+
+# An open wait of the locked case with the oldest signal that is there for it. Decisions and messages are looked for by
+# an index of their own, so that a stream's hundred thousand messages aren't read for a decision.
+MATCH = text(f"""
 select s.id as signal, s.name, s.payload::text as payload, s.actor, s.digest as about, w.digest, w.seq as wait_seq,
-       w.approvers, w.need_all, w.into_field, w.then_target::text as then_target, w.payload_schema::text as payload_schema,
+       w.approvers, w.need_all, w.into_field, w.then_target::text as then_target,
+       w.payload_schema::text as payload_schema,
        (select count(*) from keepstep.waits o where o.case_id = w.case_id and o.fate is null) as open_waits
-  from keepstep.waits w
-  join keepstep.signals s
-    on s.case_id = w.case_id and s.name = w.name and s.stream = w.stream
-   and s.consumed_seq is null and s.refused is null and s.counted_seq is null
+  from keepstep.waits w cross join lateral (
+    (select * from keepstep.signals s where not w.stream and not s.stream and {_UNUSED} order by s.id limit 1)
+    union all
+    (select * from keepstep.signals s where w.stream and s.stream and {_UNUSED} order by s.id limit 1)) s
  where w.case_id = :id and w.fate is null
  order by s.id limit 1
 """)

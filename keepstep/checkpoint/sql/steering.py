@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, GRID, guard
+from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, GRID, QUEUED_DUE, guard
 from keepstep.checkpoint.sql.sweep import RING
 from keepstep.checkpoint.tables import waits
 
@@ -63,7 +63,7 @@ def _place(move: str) -> str:
 update keepstep.heads
    set seq = seq + 1, status = :status, step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
        in_doubt = :in_doubt, heartbeat_timeout = :heartbeat_timeout, schema_version = :schema_version, {FREE}, {ANEW},
-       due_at = case :status when 'queued' then {GRID} else 'infinity' end, entered_at = clock_timestamp(),
+       due_at = case :status when 'queued' then {QUEUED_DUE} else 'infinity' end, entered_at = clock_timestamp(),
        snapshot_seq = seq + 1, weight = 0
  where id = :id and seq = :seq and {guard(move)}
 returning seq
@@ -92,7 +92,7 @@ END = {"cancel": text(_end("cancel", "cancelled", "seq")), "skip": text(_end("sk
 RETRY = text(f"""
 update keepstep.heads
    set status = 'queued', failures = 0, crashes = 0, node_deaths = 0, deferrals = 0, verifications = 0, doubt = null,
-       reason = null, due_at = {GRID}, entered_at = clock_timestamp()
+       reason = null, due_at = {QUEUED_DUE}, entered_at = clock_timestamp()
  where id = :id and {guard("retry")}
 returning seq
 """)
@@ -111,8 +111,8 @@ update keepstep.heads set paused = false, due_at = case status when 'queued' the
 # The snapshot that a verb writes.
 CHECKPOINT = text("""
 insert into keepstep.checkpoints (case_id, seq, kind, step, status, target, attempt, schema_version, is_snapshot,
-                                  payload)
-values (:id, :new_seq, :kind, :by, :status, :target, 0, :schema_version, true, cast(:payload as json))
+                                  payload, back_to)
+values (:id, :new_seq, :kind, :by, :status, :target, 0, :schema_version, true, cast(:payload as json), :back_to)
 """)
 
 # Where the case stood after checkpoint `seq`: the next step, or the step that asked what it then waited for.
@@ -137,9 +137,13 @@ select seq, step from (
 ) ran order by seq, step
 """)
 
-# Where the case would go on from its last wait.
+# Where the case would go on from what it waits for, or from what it failed to be told in time.
 THEN = text("""
-select then_target::text as then_target from keepstep.waits where case_id = :id order by seq desc, name limit 1
+select w.name, w.then_target::text as then_target from keepstep.waits w,
+       lateral (select max(seq) as seq, bool_or(fate is null) as still from keepstep.waits
+                 where case_id = :id and seq = (select max(seq) from keepstep.waits where case_id = :id)) last
+ where w.case_id = :id and w.seq = last.seq and case when last.still then w.fate is null else w.fate = 'expired' end
+ order by w.name
 """)
 
 # Nobody's decision can meet them any more.
@@ -147,9 +151,13 @@ DROP_WAITS = text("""
 update keepstep.waits set fate = 'dropped', closed_at = clock_timestamp() where case_id = :id and fate is null
 """)
 
-# What was sent for a past that is left, and not used.
+# What was sent for a past that is left, and not used, will not be. The dedupe keys of what is undone are free again, or
+# what is sent anew would be taken for a repetition.
 REFUSE_SIGNALS = text("""
-update keepstep.signals set refused = :why where case_id = :id and consumed_seq is null and refused is null
+update keepstep.signals
+   set refused = case when consumed_seq is null then :why else refused end,
+       dedupe_key = case when consumed_seq is null then dedupe_key end
+ where case_id = :id and ((consumed_seq is null and refused is null) or (consumed_seq > :to and dedupe_key is not null))
 """)
 
 _COPIED = ", ".join(
@@ -158,15 +166,16 @@ _COPIED = ", ".join(
     if column.name not in ("case_id", "seq", "deadline", "remind_at", "opened_at", "closed_at", "fate")
 )
 
-# Ask again what case `source` was waiting for after its checkpoint `at`, with the whole time that there was.
+# Ask again what case `source` was waiting for after its checkpoint `at`, with the whole time that there was. What was
+# answered by then, by a signal or a deadline's default, has a checkpoint of its own.
 REOPEN_WAITS = text(f"""
 with w as (
   insert into keepstep.waits (case_id, seq, deadline, remind_at, {_COPIED})
   select :id, :new_seq, clock_timestamp() + (deadline - opened_at),
          clock_timestamp() + make_interval(secs => remind_every), {_COPIED} from keepstep.waits w
    where case_id = :source and not exists (
-           select from keepstep.signals s where s.case_id = w.case_id and s.name = w.name and s.stream = w.stream
-              and s.consumed_seq > w.seq and s.consumed_seq <= :at)
+           select from keepstep.checkpoints c where c.case_id = w.case_id and c.seq > w.seq and c.seq <= :at
+              and c.kind in ('signal', 'timeout') and c.step = w.name)
      and seq = (select max(seq) from keepstep.waits where case_id = :source and seq <= :at)
   returning deadline, remind_at
 )
@@ -177,9 +186,12 @@ update keepstep.heads set due_at = coalesce((select min(least(deadline, remind_a
 # What a case was started with.
 INPUT = text("select input::text as input from keepstep.cases where id = :id")
 
-# Another incarnation: other keys, and other input if there is one.
+# Another incarnation: other keys, other input if there is one, and what today's code says of a case.
 RENEW_RUN = text("""
-update keepstep.cases set run = :run, input = coalesce(cast(:input as json), input) where id = :id
+update keepstep.cases
+   set run = :run, input = coalesce(cast(:input as json), input), retention = cast(:retention as float8),
+       hooks = cast(:hooks as text[])
+ where id = :id
 """)
 
 # A case of its own, from a checkpoint of another. No row: the thread id is taken.
