@@ -23,6 +23,8 @@ class Standing:
     """What else is known of a live case. now: the database's clock. host, process: of the node that runs it.
 
     silent: seconds since that node's last heartbeat. paused_by, paused_why, paused_at: from the audit, if it is paused.
+    in_doubt: a call of its step may have taken effect. unkeyed: steps that were called more than once, and whose code
+    never asked for its idempotency key.
     """
 
     now: datetime
@@ -34,6 +36,8 @@ class Standing:
     paused_by: str | None
     paused_why: str | None
     paused_at: datetime | None
+    in_doubt: bool | None = None
+    unkeyed: list[str] | None = None
 
     @classmethod
     def of(cls, row: Row) -> Standing:
@@ -70,6 +74,10 @@ class Facts:
 def why(facts: Facts) -> Why:
     """Say what the case waits for, and what would move it."""
     told = _BY_STATUS[facts.case.status](facts)
+    if facts.standing.unkeyed:
+        which = ", ".join(facts.standing.unkeyed[:20])
+        unsafe = f"Called more than once, and never asked for call.key, so its effect may have repeated: {which}."
+        told = replace(told, details=(*told.details, unsafe))
     if not facts.case.paused:
         return told
     at = facts.standing
@@ -88,7 +96,8 @@ def why(facts: Facts) -> Why:
 # -------------------------------------------------------------------------------------------------- one for each status
 def _queued(facts: Facts) -> Why:
     case = facts.case
-    sentence = f"It waits for a worker to take {case.step} on the queue {case.queue}{_again(case)}."
+    what = f"verify what {case.step} did" if facts.standing.in_doubt else f"take {case.step}"
+    sentence = f"It waits for a worker to {what} on the queue {case.queue}{_again(case)}."
     readers = [node for node in facts.nodes if case.queue in node.queues]
     able = [node for node in readers if case.workflow in node.workflows]
     new_enough = [node for node in able if node.workflows[case.workflow] >= (facts.standing.schema_version or 1)]
@@ -119,9 +128,10 @@ def _running(facts: Facts) -> Why:
     if at.host:
         pid = (at.process or "").partition(":")[0]
         who = f"The node {at.host} (pid {pid}, last heartbeat {duration(max(0.0, at.silent or 0.0))} ago)"
+    doing = "verifying what became of an earlier call of" if at.in_doubt else "running"
     until = f" until {_moment(at.deadline, at.now)}, the step's time limit" if at.deadline else ""
     return Why(
-        sentence=f"{who} is running {case.step}{_again(case)}, and holds its lease{until}.",
+        sentence=f"{who} is {doing} {case.step}{_again(case)}, and holds its lease{until}.",
         moves="It goes on when the step returns; if that node dies, another one takes over.",
     )
 
@@ -129,6 +139,12 @@ def _running(facts: Facts) -> Why:
 def _sleeping(facts: Facts) -> Why:
     case, at = facts.case, facts.standing
     due = _moment(case.due_at, at.now) if case.due_at else "an unknown time"
+    if at.in_doubt:
+        return Why(
+            sentence=f"A call of {case.step} may have taken effect; at {due} its verify looks whether it did.",
+            details=_error(case.reason),
+            moves="If it did, the case goes on with its result; if it did not, the step is called again.",
+        )
     if not case.reason:
         return Why(sentence=f"It sleeps until {due}.", moves=f"Then {case.step} runs.")
     if case.reason.get("type") == "UnknownStep":
@@ -159,6 +175,13 @@ def _waiting(facts: Facts) -> Why:
 def _held(facts: Facts) -> Why:
     case = facts.case
     reason = str((case.reason or {}).get("why", "an operator is asked"))
+    if facts.standing.in_doubt:
+        return Why(
+            sentence=f"It is held at {case.step}, {one_line(reason)}.",
+            details=_error(case.reason),
+            moves="Look whether it did. If so, go on with its result; if not, call again, under the same key:",
+            commands=(_command("skip", case) + " --update '{...}'", _command("retry", case)),
+        )
     return Why(
         sentence=f"It is held at {case.step}: {reason}. Nothing is lost; its last good checkpoint stands.",
         details=_error(case.reason),

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-from rich.markup import escape
 
 from keepstep.checkpoint.ledger import RecordedCall, total
 from keepstep.cli import session
 from keepstep.cli.given import case_arguments
-from keepstep.cli.printing import console, json_option, print_json, table
+from keepstep.cli.printing import console, escape, json_option, print_json, table
 from keepstep.steps.call import Cost
 from keepstep.steps.words import duration
 

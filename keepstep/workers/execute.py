@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pydantic import BaseModel
 
 from keepstep.checkpoint import nodes, recovery, waits
 from keepstep.checkpoint.claims import Claim, claim, tighten
-from keepstep.checkpoint.ring import Delivery
+from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.steps import state as states
 from keepstep.steps.call import Call
 from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, exhausted, hold
@@ -84,10 +84,16 @@ def perform(engine: Engine, claimed: Claim, inline: Inline) -> Claim | None:
     reach("committed", *at)
     if committed.ring is not None:
         engine.bell.ring([committed.ring])  # only after the commit
-    elif decision.waits and (ring := waits.deliver(engine.db, claimed.delivery.case, engine.registry.fits)):
+    elif decision.waits and (ring := deliver(engine, claimed.delivery.case)):
         engine.bell.ring([ring])  # the signal was there before the wait
     reach("published", *at)
     return committed.next
+
+
+def deliver(engine: Engine, case: UUID) -> Ring | None:
+    """Match the case's waits with the signals that were there before; the message to send."""
+    limit = engine.settings.max_state_bytes
+    return waits.deliver(engine.db, case, engine.registry.fits, max_bytes=limit)
 
 
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:
@@ -142,7 +148,8 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
             patient(COMMIT)(tighten, engine.db, claimed, step.in_doubt)
         function = step.function if transaction is None else transaction.guard(step.function)
         decision = decide(view, call_step(function, state, call, claimed.timeout))
-    return replace(decision, cost=call.spent or None, key_read=call.key_read)
+    safe = call.key_read or transaction is not None
+    return replace(decision, cost=call.spent or None, key_read=safe)
 
 
 def _verify(view: View, state: BaseModel, call: Call, claimed: Claim) -> Decision:

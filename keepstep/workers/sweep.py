@@ -13,8 +13,6 @@ from collections.abc import Callable
 from uuid import UUID
 
 from keepstep.checkpoint import nodes, recovery, waits
-from keepstep.checkpoint.database import Database
-from keepstep.checkpoint.payloads import Fits
 from keepstep.checkpoint.recovery import Recovery, Running
 from keepstep.checkpoint.ring import Ring
 from keepstep.steps.errors import DatabaseUnavailable
@@ -127,10 +125,11 @@ class Sweep:
         ring_hooks(engine)
         recovery.look_again(db, limits)
 
-    def _one_case(self, act: Callable[[Database, UUID, Fits], Ring | None], case: UUID) -> None:
+    def _one_case(self, act: Callable[..., Ring | None], case: UUID) -> None:
         """One case that can't be moved must not keep the others."""
+        engine = self._engine
         try:
-            ring = act(self._engine.db, case, self._engine.registry.fits)
+            ring = act(engine.db, case, engine.registry.fits, max_bytes=engine.settings.max_state_bytes)
         except DatabaseUnavailable:
             raise
         except Exception:

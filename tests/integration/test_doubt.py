@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -250,3 +251,31 @@ def test_under_hold_nothing_is_called_twice_without_a_person(run, client: Client
     client.retry("held", "A")
     assert client.wait("held", "A", 20).state["receipt"] == "paid"
     assert [line.step for line in trace.lines("A")] == ["pay", "pay"]
+
+
+def test_why_says_what_a_person_should_look_at(hand: Hand, clock: Clock, client: Client) -> None:
+    first = claimed(hand)
+    fall_silent(hand)
+    told = client.why("verified", "A")
+    assert "in doubt" in told.sentence
+    assert ["skip" in told.commands[0], "retry" in told.commands[1]] == [True, True]
+    client.retry("verified", "A")
+    hand.claim(first.delivery.case, 0)
+    crash(hand)
+    assert "its verify looks whether it did" in client.why("verified", "A").sentence
+    verifying = to_verify(hand, clock)
+    assert "verifying what became" in client.why("verified", "A").sentence
+    hand.commit(verifying, {"receipt": "found"})
+    assert "more than once" not in " ".join(client.why("verified", "A").details)
+
+
+def test_why_names_the_steps_that_were_called_again_and_never_asked_for_their_key(
+    client: Client, start_worker, hand: Hand, db: Database
+) -> None:
+    ring = hand.start("A", doubt_flows.held)
+    hand.claim(ring)
+    fall_silent(hand)
+    client.retry("held", "A")
+    again = hand.claim(ring.case, 0)
+    hand.commit(again, decision=replace(hand.decide(again, {"receipt": "twice"}), key_read=False))
+    assert "pay#0" in client.why("held", "A").details[-1]

@@ -18,7 +18,7 @@ from tenacity import stop_after_delay, wait_chain, wait_fixed, wait_random
 from keepstep.checkpoint import codec
 from keepstep.steps.approval import Approval
 from keepstep.steps.decide import Decision, Raised, Result, Returned, TimedOut, View, decide, describe, exhausted
-from keepstep.steps.errors import BadState, NotDone
+from keepstep.steps.errors import BadState, CallMismatch, NotDone
 from keepstep.steps.moves import MOVES, Status
 from keepstep.steps.outcome import Outcome, fail, finish, goto, sleep
 from keepstep.steps.retry import Retry
@@ -466,7 +466,6 @@ ERRORS: list[BaseException] = [
     KeyError(),
     KeyError(Speechless),
     type("Näme", (Exception,), {})("local"),
-    BadState("at a path", path="/a\0\ud800"),
     chained(),
     noted(),
     GeneratorExit(),
@@ -479,6 +478,13 @@ ERRORS: list[BaseException] = [
 def test_any_error_leads_to_a_legal_decision_that_can_be_stored(error: BaseException, failures: int) -> None:
     decision = of(Raised(error=error), failures=failures, retry=Retry(attempts=3, wait=wait_fixed(7)))
     assert decision.move == ("back_off" if failures == 0 else "hold")
+    assert json.loads(codec.encode(decision.error))["type"] == type(error).__name__
+
+
+@pytest.mark.parametrize("error", [BadState("no JSON", path="/a\0\ud800"), CallMismatch("w", "A", "other arguments")])
+def test_what_a_recorded_call_refuses_is_held_at_once(error: BaseException) -> None:
+    decision = of(Raised(error=error), retry=Retry(attempts=3, wait=wait_fixed(7)))
+    assert (decision.move, decision.error["why"]) == ("hold", "bad result")
     assert json.loads(codec.encode(decision.error))["type"] == type(error).__name__
 
 

@@ -63,7 +63,9 @@ select {RING} from keepstep.heads h where h.id = any(:ids) and h.status = 'queue
 STANDING = text("""
 select clock_timestamp() as now, h.deadline, h.schema_version, n.host, n.process,
        extract(epoch from clock_timestamp() - n.seen_at)::float8 as silent,
-       p.actor as paused_by, p.reason as paused_why, p.at as paused_at
+       p.actor as paused_by, p.reason as paused_why, p.at as paused_at, h.doubt is not null as in_doubt,
+       (select array_agg(c.step || '#' || c.seq - 1 order by c.seq) from keepstep.checkpoints c
+         where c.case_id = :id and c.kind = 'step' and c.attempt > 1 and not c.key_read) as unkeyed
   from (select) nothing
   left join keepstep.heads h on h.id = :id
   left join keepstep.nodes n on n.id = h.owner

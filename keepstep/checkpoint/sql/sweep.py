@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from keepstep.checkpoint.sql.hot import FREE, GRID, guard
+from keepstep.checkpoint.sql.hot import FREE, GRID, QUEUED_DUE, guard
 from keepstep.steps.decide import IN_DOUBT
 
 NOW = "(select clock_timestamp())"
@@ -82,7 +82,8 @@ with l as materialized (
          reason = case when verdict.held is not null then json_build_object('why', verdict.held, 'type', :outcome,
                   'message', :message) end,
          due_at = case when verdict.held is not null then 'infinity'
-                       when begins.doubt then clock_timestamp() + make_interval(secs => :settling) else {GRID} end
+                       when begins.doubt then clock_timestamp() + make_interval(secs => :settling)
+                       else {QUEUED_DUE.replace("paused", "h.paused")} end
     from l, lateral (select l.in_doubt <> 'retry' and l.doubt is null as doubt) begins, lateral (select case
            when begins.doubt and (l.in_doubt = 'hold' or not :certain) then '{IN_DOUBT}'
            when l.crashes + (:charge = 'crashes')::int >= :max_crashes
