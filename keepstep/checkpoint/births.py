@@ -19,8 +19,9 @@ from keepstep.steps import state as states
 from keepstep.steps.errors import BadState, CaseConflict, CaseError, CaseExists, StartPending
 from keepstep.steps.keys import case_id, check_thread_id
 from keepstep.steps.sameness import same
+from keepstep.steps.step import Target
 from keepstep.steps.terms import Terms
-from keepstep.steps.workflow import Target, Workflow
+from keepstep.steps.workflow import Workflow
 
 Input = Mapping[str, Any] | BaseModel
 

@@ -18,8 +18,8 @@ from keepstep.checkpoint.delta import diff
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.checkpoint.sql import hot
 from keepstep.steps.decide import Decision
+from keepstep.steps.step import Target
 from keepstep.steps.waits import Wait
-from keepstep.steps.workflow import Target
 
 LATE_BYTES = 256 * 1024
 """The largest change of a late result that is kept."""

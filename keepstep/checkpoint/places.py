@@ -16,7 +16,8 @@ from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.sql import steering as sql
 from keepstep.steps import state as states
 from keepstep.steps.errors import IllegalMove, NewerState, NotRetryable, NotSkippable, UnknownStep
-from keepstep.steps.workflow import Step, Target, Workflow
+from keepstep.steps.step import Step, Target
+from keepstep.steps.workflow import Workflow
 
 
 @dataclass(frozen=True, kw_only=True)

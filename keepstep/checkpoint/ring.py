@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from keepstep.checkpoint.database import Row
-from keepstep.steps.workflow import Target
+from keepstep.steps.step import Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ from keepstep.checkpoint.sql import signals as sql
 from keepstep.checkpoint.votes import more_needed, votes_of, why_not_counted
 from keepstep.steps import state as states
 from keepstep.steps.decide import storable
+from keepstep.steps.step import Target
 from keepstep.steps.waiting import WAIT_EXPIRED
-from keepstep.steps.workflow import Target
 
 
 @dataclass(frozen=True, kw_only=True)

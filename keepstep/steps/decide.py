@@ -14,9 +14,10 @@ from keepstep.steps import state as states
 from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, NotDone, UnknownStep
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
+from keepstep.steps.step import Step, Target
 from keepstep.steps.waiting import WaitFor, WaitTogether
 from keepstep.steps.waits import Wait, waits_of
-from keepstep.steps.workflow import Step, Target, Workflow
+from keepstep.steps.workflow import Workflow
 
 
 @dataclass(frozen=True, kw_only=True)

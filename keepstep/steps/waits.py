@@ -13,8 +13,9 @@ from keepstep.steps import state as states
 from keepstep.steps.definition import check_name
 from keepstep.steps.errors import BadOutcome, BadState
 from keepstep.steps.field import why_not, why_not_payload
+from keepstep.steps.step import Step, Target
 from keepstep.steps.waiting import UNSET, WaitFor, WaitTogether
-from keepstep.steps.workflow import Step, Target, Workflow
+from keepstep.steps.workflow import Workflow
 
 
 @dataclass(frozen=True, kw_only=True)

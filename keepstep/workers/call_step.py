@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from keepstep.steps.call import Call
 from keepstep.steps.decide import Raised, Result, Returned, TimedOut
-from keepstep.steps.workflow import StepFunction
+from keepstep.steps.step import StepFunction
 from keepstep.workers import loop
 from keepstep.workers.interrupt import interruptible, is_ending
 

@@ -481,7 +481,10 @@ def test_any_error_leads_to_a_legal_decision_that_can_be_stored(error: BaseExcep
     assert json.loads(codec.encode(decision.error))["type"] == type(error).__name__
 
 
-@pytest.mark.parametrize("error", [BadState("no JSON", path="/a\0\ud800"), CallMismatch("w", "A", "other arguments")])
+MISMATCH = CallMismatch("w", "A", "pay", "name", before="1", now="2", differing=[])
+
+
+@pytest.mark.parametrize("error", [BadState("no JSON", path="/a\0\ud800"), MISMATCH])
 def test_what_a_recorded_call_refuses_is_held_at_once(error: BaseException) -> None:
     decision = of(Raised(error=error), retry=Retry(attempts=3, wait=wait_fixed(7)))
     assert (decision.move, decision.error["why"]) == ("hold", "bad result")

@@ -14,7 +14,7 @@ from keepstep.examples.stub_apis import StubApis
 from keepstep.examples.tools import Refused
 from keepstep.steps.decide import Returned, View, decide
 from keepstep.steps.moves import Status
-from keepstep.steps.workflow import Step
+from keepstep.steps.step import Step
 
 NAMES = list(intake.steps)
 CALLING = {name for name, step in intake.steps.items() if step.permanent == (Refused,)}
