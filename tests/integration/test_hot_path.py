@@ -30,19 +30,27 @@ def tap(database_url: str) -> Iterator[Wiretap]:
         yield tap
 
 
-def test_a_step_costs_two_round_trips_to_the_database(
-    client: Client, start_worker, tap: Wiretap, database_url: str
+@pytest.mark.parametrize(
+    ("env", "round_trips"),
+    [
+        pytest.param({}, 2 * 10, id="two a step"),
+        pytest.param({"KEEPSTEP_PREPARED_STATEMENTS": "false"}, 2 * 10, id="two a step, not prepared"),
+        pytest.param({"KEEPSTEP_INLINE_SECONDS": "60"}, 10 + 1, id="inline, one a step, and the first claim"),
+    ],
+)
+def test_what_a_step_costs_in_round_trips_to_the_database(
+    client: Client, start_worker, tap: Wiretap, database_url: str, env: dict[str, str], round_trips: int
 ) -> None:
     parts = urlsplit(database_url)
     tapped = urlunsplit(parts._replace(netloc=f"postgres@127.0.0.1:{tap.port}"))
-    start_worker(pool="prefork", concurrency=1, env={"KEEPSTEP_DATABASE_URL": tapped})
+    start_worker(pool="prefork", concurrency=1, env={"KEEPSTEP_DATABASE_URL": tapped, **env})
     client.start("ten", "warm", {})
     client.wait("ten", "warm", 20)
     [hot] = [asked for asked in tap.asked if any("asked as materialized" in q for q in asked)]
     before = len(hot)
     client.start("ten", "A", {})
     client.wait("ten", "A", 20)
-    assert len(hot) - before == 2 * 10, hot[before:]
+    assert len(hot) - before == round_trips, hot[before:]
 
 
 def test_a_step_costs_one_publish(database_url: str, start_worker, tmp_path: Path) -> None:
@@ -104,6 +112,24 @@ def test_the_claim_does_not_flush_and_the_commit_flushes_once(database_url: str)
         claim, commit = _run_one_step(one, f"A{attempt}")
         assert claim == 0, "a lost claim does no harm, so it needs no flush"
         assert commit == 1
+
+
+def test_inline_the_next_lease_is_taken_by_the_commits_own_flush(database_url: str) -> None:
+    one = OneSession(database_url)
+    born = births.start(one.db, flows.ten, "A", {}, max_state_bytes=10**6)
+    who = claims.Claimant(owner=uuid4(), executor="1:1", known=json.dumps({"ten": 1}))
+    claim = claims.claim(one.db, claims.Delivery(case=born.id, seq=0), who, uuid4())
+    for seq in range(1, 6):
+        before = one.flushes()
+        step = flows.ten.steps[claim.step]
+        decision = decide(
+            View(workflow=flows.ten, step=step, before=claim.state),
+            Returned(value={"log": ["x"]}, copy=states.load(flows.ten.state, claim.state)),
+        )
+        stored = commits.weigh(claim, decision, max_state_bytes=10**6)
+        claim = commits.commit(one.db, claim, decision, stored, version=1, took=0.0, onward=uuid4()).next
+        assert one.flushes() - before == 1
+        assert (claim.delivery.seq, claim.step) == (seq, f"s{seq + 1}")
 
 
 def test_under_in_doubt_hold_the_claim_is_durable_before_the_call(database_url: str) -> None:
