@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-unit lint format bench crash build clean
+.PHONY: help demo dev test test-unit lint format bench bench-peers bench-docs crash build clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,11 +40,22 @@ format: $(STAMP) ## let ruff rewrite the code
 	@$(RUN)/ruff format .
 	@$(RUN)/ruff check --fix .
 
-bench: $(STAMP) ## recovery times and throughput, as tables
-	@$(RUN)/python -m benchmarks
+bench: $(STAMP) ## speed, costs a step and recovery times, as tables
+	@$(RUN)/python -m benchmarks $(BENCH)
+
+bench-peers: $(STAMP) ## keepstep beside its peers; PEERS and PEERS_HOME as in docs/performance.md
+	@$(RUN)/python -m benchmarks.peers $(BENCH)
+
+bench-docs: $(STAMP) ## measure all that docs/performance.md tells, and write it there
+	@$(RUN)/python -m benchmarks --rounds 3 --runs 10 --only speed --only costs --only waiting --only mixed \
+		--only growth --only backlog --only recovery --into docs/performance.md
+	@$(RUN)/python -m benchmarks.peers --into docs/performance.md
 
 crash: $(STAMP) ## the crash tests, long ones included
 	@$(RUN)/pytest -n $(JOBS) --dist loadgroup -m "crash or slow"
+
+chaos: $(STAMP) ## ten minutes of random faults under 1,000 cases; options: make chaos CHAOS="--help"
+	@$(RUN)/python -m benchmarks.chaos $(CHAOS)
 
 build: $(STAMP) ## wheel and sdist into dist/
 	@$(RUN)/python -m build --outdir dist .

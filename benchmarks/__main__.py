@@ -1,56 +1,219 @@
-"""`python -m benchmarks`: the recovery times of promise P3 and the speed, as tables."""
+"""`python -m benchmarks`: speed, costs, waiting, mixtures and the recovery times of promise P3, as tables."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks import recovery, throughput
+from benchmarks import backlog, costs, growth, mixed, page, recovery, speed, waiting
+from benchmarks.shape import ROOT, Shape
+from benchmarks.sheet import Sheet
 
-console = Console()
+PARTS = ("speed", "costs", "waiting", "mixed", "growth", "backlog", "recovery")
+DEFAULT = ("speed", "costs", "waiting", "recovery")
+LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
 
-@click.command()
-@click.option("--runs", default=10, show_default=True, help="deaths of each kind; the median counts")
-@click.option("--cases", default=200, show_default=True, help="cases at once")
-@click.option("--only", type=click.Choice(["recovery", "throughput"]), help="one of the tables")
-@click.option("--json", "as_json", is_flag=True, help="one JSON line a figure")
-def main(runs: int, cases: int, only: str | None, as_json: bool) -> None:
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", "parts", multiple=True, type=click.Choice(PARTS), help=f"default: {', '.join(DEFAULT)}")
+@click.option("--pools", default=LISTS["pools"], show_default=True)
+@click.option("--waits", default=LISTS["waits"], show_default=True, help="milliseconds that a step waits")
+@click.option("--cases", default=100, show_default=True, help="cases at once")
+@click.option("--rounds", default=1, show_default=True, help="interleaved; the medians count")
+@click.option("--shape", "shapes", multiple=True, help="name[:word=value,...], see benchmarks/shape.py; repeat it")
+@click.option("--env", multiple=True, help="NAME=VALUE for all shapes")
+@click.option("--runs", default=3, show_default=True, help="recovery: deaths of each kind")
+@click.option("--json", "as_json", is_flag=True, help="one JSON line a figure, and no tables")
+@click.option("--markdown", is_flag=True, help="the tables in Markdown")
+@click.option("--into", type=click.Path(path_type=Path, exists=True), help="write them to this page, too")
+def main(
+    parts: Sequence[str],
+    pools: str,
+    waits: str,
+    cases: int,
+    rounds: int,
+    shapes: Sequence[str],
+    env: Sequence[str],
+    runs: int,
+    as_json: bool,
+    markdown: bool,
+    into: Path | None,
+) -> None:
     """Measure on servers and workers started for it; nothing is left behind."""
-    if only != "throughput":
-        _recovery(runs, as_json)
-    if only != "recovery":
-        _throughput(cases, as_json)
+    wanted = [Shape.of(text, env) for text in shapes or ["default"]]
+    if any(shape.checkout != ROOT for shape in wanted):
+        raise click.UsageError("checkout= is for `python -m benchmarks.peers`.")
+    named, milliseconds = pools.split(","), [int(word) for word in waits.split(",")]
+    bench = Bench(wanted, rounds, as_json, markdown, into)
+    for part in parts or DEFAULT:
+        match part:
+            case "speed":
+                each = [(pool, wait) for wait in milliseconds for pool in named]
+                bench.run(part, _speed(), each, lambda s, p, w: speed.measure(s, p, w, cases=cases), _speed_row)
+            case "costs":
+                bench.run(part, _costs(), [(pool,) for pool in named], costs.measure, _costs_row)
+            case "waiting":
+                bench.run(part, _waiting(), [("sync",), ("async",)], waiting.measure, _waiting_row)
+            case "mixed":
+                bench.run(part, _mixed(), [(named[0], mix) for mix in mixed.MIXES], mixed.measure, _mixed_row)
+            case "growth":
+                bench.run(part, _growth(), [(named[0], size) for size in growth.SIZES], growth.measure, _growth_row)
+            case "backlog":
+                bench.run(part, _backlog(), [(named[0],)], backlog.measure, _backlog_row)
+            case "recovery":
+                bench.show(part, _recovery(runs), recovery.measure(runs), _recovery_row)
 
 
-def _recovery(runs: int, as_json: bool) -> None:
-    table = Table(title=f"From the death to the step running again, in seconds ({runs} runs each)")
-    for column in ("what dies", "median", "worst", "promised"):
-        table.add_column(column, justify="left" if column == "what dies" else "right")
-    for figure in recovery.measure(runs):
-        if as_json:
-            print(json.dumps(dataclasses.asdict(figure) | {"median": figure.median}), flush=True)
-        table.add_row(figure.name, f"{figure.median:.2f}", f"{max(figure.seconds):.2f}", f"under {figure.bound:g}")
-    if not as_json:
-        console.print(table)
+class Bench:
+    """Runs measurements by turns, and prints them."""
+
+    def __init__(self, shapes: Sequence[Shape], rounds: int, as_json: bool, markdown: bool, into: Path | None):
+        self._shapes, self._rounds, self._json, self._markdown = shapes, rounds, as_json, markdown
+        self._into = into
+
+    def run(
+        self,
+        part: str,
+        sheet: Sheet,
+        each: Sequence[tuple[Any, ...]],
+        measure: Callable[..., Any],
+        row: Callable[[Any], Sequence[object]],
+    ) -> None:
+        """Each row in each shape, round after round."""
+        if len(self._shapes) > 1:
+            sheet.columns = ["shape", *sheet.columns]
+        cells = [(shape, given) for given in each for shape in self._shapes]
+        taken: list[list[Any]] = [[] for _ in cells]
+        for _ in range(self._rounds):
+            for figures, (shape, given) in zip(taken, cells, strict=True):
+                click.echo(f"{part}, {shape.name}: {', '.join(map(str, given))}", err=True)
+                figures.append(measure(shape, *given))
+                if self._json:
+                    print(json.dumps(self._line(shape, figures[-1])), flush=True)
+        for figures, (shape, _) in zip(taken, cells, strict=True):
+            named = [shape.name] if len(self._shapes) > 1 else []
+            sheet.rows.append([*named, *_medians([row(figure) for figure in figures])])
+        self._print(part, sheet)
+
+    def show(self, part: str, sheet: Sheet, figures: Iterable[Any], row: Callable[[Any], Sequence[object]]) -> None:
+        """What is measured once."""
+        click.echo(part, err=True)
+        for figure in figures:
+            if self._json:
+                print(json.dumps(self._line(None, figure)), flush=True)
+            sheet.rows.append(row(figure))
+        self._print(part, sheet)
+
+    def _print(self, part: str, sheet: Sheet) -> None:
+        if not self._json:
+            sheet.show(markdown=self._markdown)
+        if self._into is not None:
+            page.write(self._into, part, sheet, "benchmarks", "--only", part)
+
+    def _line(self, shape: Shape | None, figure: Any) -> dict[str, Any]:
+        named = {} if shape is None else {"shape": shape.name, "env": shape.env}
+        return {"part": type(figure).__name__.lower(), **named, **dataclasses.asdict(figure)}
 
 
-def _throughput(cases: int, as_json: bool) -> None:
-    table = Table(title=f"{cases} cases of 40 trivial steps, 1 KiB of state")
-    for column in ("pool", "workers", "concurrency", "steps/s, all at once", "ms a step, one case alone"):
-        table.add_column(column, justify="left" if column == "pool" else "right")
-    for pool, concurrency in (("prefork", 2), ("threads", 4), ("solo", 1)):
-        speed = throughput.measure(cases=cases, pool=pool, concurrency=concurrency)
-        if as_json:
-            print(json.dumps(dataclasses.asdict(speed)), flush=True)
-        row = (speed.pool, speed.workers, speed.concurrency, speed.steps_per_s, speed.ms_per_step)
-        table.add_row(*map(str, row))
-    if not as_json:
-        console.print(table)
+def _medians(rows: Sequence[Sequence[object]]) -> list[object]:
+    """Of each column; what is no number is the same in all rounds."""
+    first = rows[0]
+    return [
+        statistics.median([float(str(row[n])) for row in rows]) if isinstance(value, float) else value
+        for n, value in enumerate(first)
+    ]
+
+
+# ----------------------------------------------------------------------------------------- the tables, and their rows
+def _speed() -> Sheet:
+    return Sheet(
+        title=f"Speed: state of 1 KiB, {os.cpu_count()} cores; the servers run on them too",
+        columns=[
+            "pool, workers × at once",
+            "a step waits, ms",
+            "steps/s",
+            "% of ideal",
+            "ms a step, alone",
+            "queued ms, median",
+            "queued ms, p99",
+            "CPU s per 1,000",
+            "client",
+            "main",
+            "pool",
+            "Redis",
+            "PostgreSQL",
+            "MiB a worker",
+        ],
+    )
+
+
+def _speed_row(it: speed.Speed) -> Sequence[object]:
+    ideal = None if it.ideal is None else it.ideal * 100
+    cpu = it.cpu
+    split = (cpu.total, cpu.client, cpu.main, cpu.pool, cpu.redis, cpu.postgres)
+    return str(it.crew), it.wait_ms, it.per_s, ideal, it.lone_ms, it.queued_ms, it.queued_p99_ms, *split, it.mib
+
+
+def _costs() -> Sheet:
+    named = ["statements", "round trips", "flushes", "WAL bytes", "stored bytes", "Redis commands"]
+    return Sheet(title="What a step costs, all cases at once", columns=["pool, workers × at once", *named])
+
+
+def _costs_row(it: costs.Costs) -> Sequence[object]:
+    bytes_ = it.wal_bytes, it.stored_bytes
+    return str(it.crew), it.statements, it.round_trips, it.flushes, *bytes_, it.commands
+
+
+def _waiting() -> Sheet:
+    title = f"Steps that wait {waiting.SECONDS * 1000:g} ms for an API, in one worker"
+    return Sheet(title=title, columns=["pool", "step", "steps/s", "% of ideal", "connections", "MiB"])
+
+
+def _waiting_row(it: waiting.Waiting) -> Sequence[object]:
+    return str(it.crew), it.kind, it.per_s, it.ideal * 100, it.connections, it.mib
+
+
+def _mixed() -> Sheet:
+    title = f"When quick cases are over, of {mixed.CASES} at once, in seconds"
+    return Sheet(title=title, columns=["pool", "slow ones among them", "median", "last"])
+
+
+def _mixed_row(it: mixed.Mixed) -> Sequence[object]:
+    return str(it.crew), it.slow, it.median_s, it.last_s
+
+
+def _growth() -> Sheet:
+    columns = ["load", "pool", "steps/s", "CPU s per 1,000", "WAL bytes a step", "stored bytes a step"]
+    return Sheet(title="How the cost of a step grows", columns=columns)
+
+
+def _growth_row(it: growth.Growth) -> Sequence[object]:
+    return str(it.size), it.crew.pool, it.per_s, it.cpu, it.wal_bytes, it.stored_bytes
+
+
+def _backlog() -> Sheet:
+    columns = ["pool", "backlog", "stored a second", "steps/s without", "steps/s beside it"]
+    return Sheet(title="Beside a backlog of queued cases", columns=columns)
+
+
+def _backlog_row(it: backlog.Backlog) -> Sequence[object]:
+    return str(it.crew), it.cases, it.stored_per_s, it.before, it.behind
+
+
+def _recovery(runs: int) -> Sheet:
+    title = f"From the death to the step running again, in seconds ({runs} runs each)"
+    return Sheet(title=title, columns=["what dies", "median", "worst", "promised"])
+
+
+def _recovery_row(it: recovery.Figure) -> Sequence[object]:
+    return it.name, it.median, max(it.seconds), f"under {it.bound:g}"
 
 
 if __name__ == "__main__":
