@@ -29,6 +29,9 @@ from keepstep.workers.sweep import Sweep
 REFRESH = 0.2
 """Seconds after which a pool process that has just been started is watched."""
 
+MAINTAIN = 0.2
+"""Seconds between two looks of the pool after its processes."""
+
 log = logging.getLogger("keepstep.node")
 
 
@@ -51,6 +54,10 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
         def start(self, worker: Any) -> None:
             self.threads = NodeThreads(engine, _node(engine, worker), _pool_pids(worker))
             self.threads.start()
+            hub, pool = getattr(worker, "hub", None), getattr(worker.pool, "_pool", None)
+            if hub is not None and pool is not None and hasattr(pool, "maintain_pool"):
+                # every five seconds is Celery's own: until then a dead process's message takes up the worker's room
+                hub.call_repeatedly(MAINTAIN, pool.maintain_pool)
 
         def stop(self, worker: Any) -> None:
             """The pool first: while its last steps finish, this node must be seen to live."""

@@ -166,8 +166,11 @@ def test_events_tell_of_every_step_once(client: Client, start_worker, app: Celer
     assert all("'A'" in event["args"] for event in told("received"))
 
 
-def test_a_pool_process_that_dies_is_noticed_at_once_twenty_times(client: Client, start_worker, trace: Trace) -> None:
-    start_worker(env={"KEEPSTEP_MAX_CRASHES": "100"})
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_pool_process_that_dies_is_noticed_at_once_twenty_times(
+    client: Client, start_worker, trace: Trace, concurrency: int
+) -> None:
+    start_worker(env={"KEEPSTEP_MAX_CRASHES": "100"}, concurrency=concurrency)
     client.start("once", "A", {"seconds": 30})
     gaps, killed = [], 0.0
     for number in range(1, 21):

@@ -34,9 +34,10 @@ returning {RING}
 _UNCLAIMED = f"""due_at <= {NOW} + make_interval(secs => :ahead) and status = 'queued' and not paused"""
 
 # Of the queues that live nodes consume, those with cases which should have been claimed by now, or within `ahead`
-# seconds. Asked queue by queue, so that a backlog in one hides no other.
+# seconds. Asked queue by queue, so that a backlog in one hides no other. The limit is for the planner, which expects a
+# hundred queues of each node, and would compile the statement each time.
 OVERDUE_QUEUES = text(f"""
-select q.queue from (select distinct json_array_elements_text(queues) as queue from keepstep.nodes) q
+select q.queue from (select distinct json_array_elements_text(queues) as queue from keepstep.nodes limit 1000) q
  where exists (select from keepstep.heads h where {_UNCLAIMED} and h.queue = q.queue)
 """)
 
