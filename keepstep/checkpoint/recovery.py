@@ -15,6 +15,9 @@ from keepstep.checkpoint.sql import sweep
 
 Charge = Literal["crashes", "node_deaths", "failures", ""]
 
+BACKLOG_ROWS = 10
+"""How many times as many rows as otherwise are put off at once: it is one update, and nothing is sent."""
+
 OVERDUE_GRACE = 2.0
 """Seconds past its deadline that an attempt has to say so itself, before the sweep takes it away."""
 
@@ -61,11 +64,21 @@ def overdue_queues(db: Database, *, ahead: float) -> list[str]:
     return [row.queue for row in db.all(sweep.OVERDUE_QUEUES, {"ahead": ahead})]
 
 
-def ring_again(db: Database, queues: Sequence[str], limits: Limits, *, ahead: float) -> list[Ring]:
-    """Those cases of these queues that some live node can load."""
+def ring_again(
+    db: Database, queues: Sequence[str], limits: Limits, *, ahead: float, beyond: float = -1e9
+) -> list[Ring]:
+    """Those cases of these queues that some live node can load. beyond: only those that are due after so long."""
     if not queues:
         return []
-    return rings(db.all(sweep.RING_AGAIN, {"queues": list(queues), "ahead": ahead, "limit": limits.rows}))
+    return rings(
+        db.all(sweep.RING_AGAIN, {"queues": list(queues), "ahead": ahead, "beyond": beyond, "limit": limits.rows})
+    )
+
+
+def put_off_backlog(db: Database, empty: Sequence[str], seconds: float, limits: Limits) -> int:
+    """Look at unclaimed cases much later, but for those of the queues that are empty; how many."""
+    params = {"empty": list(empty), "seconds": seconds, "limit": limits.rows * BACKLOG_ROWS}
+    return db.run(sweep.PUT_OFF_BACKLOG, params)
 
 
 def look_again(db: Database, limits: Limits) -> int:

@@ -84,7 +84,7 @@ class NodeThreads:
         self._engine, self._node = engine, node
         self._forks = pids is not None
         self._heartbeat = self._new_heartbeat()
-        self._sweep = Sweep(engine, executing)
+        self._sweep = Sweep(engine, executing, node.queues)
         self._children = Children(pids) if pids is not None else None
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._sweeping, name="keepstep-sweep", daemon=True)]

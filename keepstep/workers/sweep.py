@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from keepstep.checkpoint import nodes, recovery, waits
@@ -26,6 +26,10 @@ AUDIT_SECONDS = 2.0
 PRUNE_EVERY = 30.0
 DEATH_AHEAD = 60.0
 """Seconds. After a death, queued cases are rung before they are overdue: the dead may have held their messages."""
+BACKLOG_SECONDS = 300.0
+"""When cases whose message waits in a long queue are looked at again, unless the queue is empty before."""
+FRESH = 12.0
+"""A queued case that is due sooner has just been rung for."""
 SLOWEST = 5.0
 """Seconds between two looks of one node at the due heads, however many nodes share the work."""
 
@@ -33,9 +37,12 @@ log = logging.getLogger("keepstep.sweep")
 
 
 class Sweep:
-    """One node's part of the recovery. executing: the ids of the cases that this node's pool has in hand."""
+    """One node's part of the recovery.
 
-    def __init__(self, engine: Engine, executing: Callable[[], set[UUID] | None]):
+    executing: the ids of the cases that this node's pool has in hand. queues: those that it takes from.
+    """
+
+    def __init__(self, engine: Engine, executing: Callable[[], set[UUID] | None], queues: Iterable[str] = ()):
         self._engine, self._executing = engine, executing
         settings = engine.settings
         self._judge = Judge(
@@ -45,6 +52,7 @@ class Sweep:
             is_alive=process.is_alive,
         )
         self._suspects: dict[UUID, float] = {}  # lease -> when it was first seen without anybody executing it
+        self._backlogged = set(queues)  # of what others put off nothing is known: look once
         self._turn = self._prune_at = 0.0
 
     def round(self) -> None:
@@ -141,12 +149,23 @@ class Sweep:
     def _ring_again(self, ahead: float = 0.0) -> None:
         """Only where the broker's queue is empty: a real backlog must not be flooded with a second message each."""
         engine = self._engine
-        queues = recovery.overdue_queues(engine.db, ahead=ahead)
-        empty = [queue for queue in queues if engine.bell.depth(queue) == 0]
-        again = recovery.ring_again(engine.db, empty, engine.limits, ahead=ahead)
+        queues = set(recovery.overdue_queues(engine.db, ahead=ahead))
+        empty = {queue for queue in queues | self._backlogged if engine.bell.depth(queue) == 0}
+        self._ring_queues(empty & queues, ahead)
+        # what was put off, of a queue that is empty by now: its messages are worked off, or lost
+        for queue in empty & self._backlogged:
+            if self._ring_queues({queue}, BACKLOG_SECONDS, beyond=FRESH) < engine.limits.rows:
+                self._backlogged.discard(queue)
+        if recovery.put_off_backlog(engine.db, sorted(empty), BACKLOG_SECONDS, engine.limits):
+            self._backlogged |= queues - empty
+
+    def _ring_queues(self, queues: set[str], ahead: float, *, beyond: float = -1e9) -> int:
+        db, limits = self._engine.db, self._engine.limits
+        again = recovery.ring_again(db, sorted(queues), limits, ahead=ahead, beyond=beyond)
         if again:
-            log.info("ringing %s again on %s", _cases(len(again)), ", ".join(empty))
-            engine.bell.ring(again)
+            log.info("ringing %s again on %s", _cases(len(again)), ", ".join(sorted(queues)))
+            self._engine.bell.ring(again)
+        return len(again)
 
     def _ring(self, why: str, recovered: Recovery) -> None:
         if recovered.rings or recovered.held:

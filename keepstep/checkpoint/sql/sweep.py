@@ -41,14 +41,25 @@ select q.queue from (select distinct json_array_elements_text(queues) as queue f
  where exists (select from keepstep.heads h where {_UNCLAIMED} and h.queue = q.queue)
 """)
 
-# Ring those again, of the queues that the broker says are empty.
+# Ring those again, of the queues that the broker says are empty; those that are due later than in `beyond` seconds.
 RING_AGAIN = text(f"""
 update keepstep.heads h set due_at = {GRID}
   from (select id from keepstep.heads h
          where {_UNCLAIMED} and queue = any(:queues) and {_LOADABLE}
+           and due_at > {NOW} + make_interval(secs => :beyond)
          order by due_at limit :limit for update skip locked) due
  where h.id = due.id
 returning {RING}
+""")
+
+# Queued heads whose message waits in a queue that isn't empty, or that nobody reads: look at them much later, so that a
+# backlog costs the other looks nothing.
+PUT_OFF_BACKLOG = text(f"""
+update keepstep.heads h set due_at = clock_timestamp() + make_interval(secs => :seconds)
+  from (select id from keepstep.heads
+         where {_UNCLAIMED.replace(" + make_interval(secs => :ahead)", "")} and queue <> all(:empty)
+         order by due_at limit :limit for update skip locked) due
+ where h.id = due.id
 """)
 
 # Running heads that were looked at and found in order: look again later.
