@@ -56,6 +56,11 @@ def book(state: State, call: Call) -> Any:
             with Session(bind=connection) as session:
                 session.execute(_INSERT, {"thread_id": "by a session", "attempt": call.attempt})
                 session.commit()
+        case "set":
+            connection.execute(sa.text("set statement_timeout = 12345"))
+        case "show":
+            timeout = connection.execute(sa.text("show statement_timeout")).scalar_one()
+            return {"booked": int(timeout != "0")}
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "cut":

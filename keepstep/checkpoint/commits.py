@@ -95,10 +95,13 @@ def _commit_and_claim(
 ) -> Committed | None:
     """Write the checkpoint, and take the next step's lease with it; a case that is paused meanwhile stops there."""
     params = params | _target(decision.target, None, None) | {"next_lease": lease}
-    row = db.one(hot.ONWARD, params) or db.one(hot.WENT_ON, params)
+    row = db.one(hot.ONWARD, params)
+    if row is not None and row.paused:
+        return Committed()
+    row = row or db.one(hot.WENT_ON, params)  # the reply was lost: the next lease is ours, also if it is paused by now
     if row is None:
         return landed(db, claim, decision)
-    return Committed() if row.paused else Committed(next=_next(claim, decision, stored, version, lease, row))
+    return Committed(next=_next(claim, decision, stored, version, lease, row))
 
 
 def _next(claim: Claim, decision: Decision, stored: Link, version: int, lease: UUID, row: Row) -> Claim:

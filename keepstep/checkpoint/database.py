@@ -60,6 +60,8 @@ class Database:
     def engine(self) -> sa.Engine:
         """This process's engine; a child that inherited its parent's makes its own."""
         if self._engine is None or self._pid != os.getpid():
+            if self._pid not in (None, os.getpid()):
+                self._lock = threading.Lock()  # a thread of the parent may have held it at the fork
             with self._lock:
                 if self._engine is not None and self._pid != os.getpid():
                     self._engine.dispose(close=False)  # the sockets are the parent's
@@ -101,6 +103,8 @@ class Database:
         """The same by a prepared statement; by the ordinary way, from now on, if there is a pooler in between."""
         try:
             connection = self.engine.raw_connection()
+        except psycopg2.Error as error:  # SQLAlchemy wraps it in connect(), but not here
+            raise self._unavailable(self._wrapped(error, gone=True)) from error
         except (PoolTimeout, DBAPIError) as error:
             raise self._unavailable(error) from error
         try:
@@ -112,10 +116,7 @@ class Database:
                 log.warning("prepared statements don't last on this connection, going without: %s", error)
                 self._plans = {}
                 return self.one(statement, params)
-            wrapped = DBAPIError.instance(
-                plan.execute, dict(params), error, psycopg2.Error, connection_invalidated=gone
-            )
-            raise self._unavailable(wrapped) from error
+            raise self._unavailable(self._wrapped(error, gone=gone)) from error
         except BaseException:
             connection.invalidate()  # interrupted in the middle of a reply
             raise
@@ -168,8 +169,14 @@ class Database:
                     if may_pass(error):
                         connection.invalidate()  # after a failover, say, the next one may lead to the new primary
                     raise
+        except psycopg2.Error as error:  # setting the isolation level of a dead connection isn't wrapped either
+            raise self._unavailable(self._wrapped(error, gone=True)) from error
         except (PoolTimeout, DBAPIError) as error:
             raise self._unavailable(error) from error
+
+    def _wrapped(self, error: psycopg2.Error, *, gone: bool) -> Any:
+        """The driver's error as SQLAlchemy gives it. gone: its connection is of no more use."""
+        return DBAPIError.instance(None, None, error, psycopg2.Error, connection_invalidated=gone)
 
     def _unavailable(self, error: Any) -> Exception:
         """DatabaseUnavailable for whatever may pass by itself; else the error as it is."""

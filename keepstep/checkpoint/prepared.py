@@ -7,6 +7,7 @@ settings say so, everything goes the ordinary way.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import namedtuple
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ from sqlalchemy.dialects.postgresql import psycopg2
 
 from keepstep.checkpoint.sql import hot
 
-LOST = {"26000", "42P05", "0A000"}
-"""SQLSTATEs of a prepared statement that isn't there, is there already, or whose tables have changed."""
+LOST = {"26000", "42P05", "0A000", "42601"}
+"""SQLSTATEs of a prepared statement that isn't there, is there already, whose tables have changed, or is another."""
 
 _TYPES = {
     "id": "uuid",
@@ -44,13 +45,14 @@ class Plan:
     """One statement, as PREPARE and EXECUTE have it."""
 
     def __init__(self, name: str, statement: sa.TextClause):
-        self.name = name
         written = str(statement.compile(dialect=psycopg2.dialect()))  # type: ignore[no-untyped-call]
         names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", written)))
         numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", written).replace("%%", "%")
+        # the text is part of the name: behind a pooler, releases with other texts may share a session
+        self.name = f"{name}_{hashlib.sha256(numbered.encode()).hexdigest()[:12]}"
         types = ", ".join(_TYPES.get(name, "text") for name in names)
-        self.prepare = f"prepare {name} ({types}) as {numbered}"
-        self.execute = f"execute {name} ({', '.join(f'%({name})s' for name in names)})"
+        self.prepare = f"prepare {self.name} ({types}) as {numbered}"
+        self.execute = f"execute {self.name} ({', '.join(f'%({name})s' for name in names)})"
         self._row: Any = None
 
     def first(self, connection: Any, params: Mapping[str, Any]) -> Any:

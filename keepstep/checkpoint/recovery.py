@@ -75,6 +75,15 @@ def ring_again(
     )
 
 
+def ring_lost(db: Database, oldest: Delivery, limits: Limits, *, ahead: float, seconds: float) -> list[Ring]:
+    """Cases whose message is gone from a queue that isn't empty: they are older than its oldest message.
+
+    ahead: look at those that are due within so many seconds. seconds: look at what is rung for again after so many.
+    """
+    params = {"id": oldest.case, "seq": oldest.seq, "ahead": ahead, "seconds": seconds, "limit": limits.rows}
+    return rings(db.all(sweep.RING_LOST, params))
+
+
 def put_off_backlog(db: Database, empty: Sequence[str], seconds: float, limits: Limits) -> int:
     """Look at unclaimed cases much later, but for those of the queues that are empty; how many."""
     params = {"empty": list(empty), "seconds": seconds, "limit": limits.rows * BACKLOG_ROWS}
@@ -98,9 +107,9 @@ def release_node(db: Database, owner: UUID, limits: Limits) -> Recovery:
     return _recover(db, sweep.RECOVER_NODES, limits, "", "released", "its worker was stopped", True, owners=[owner])
 
 
-def release_lease(db: Database, case: UUID, lease: UUID, limits: Limits) -> Recovery:
-    """Give back one attempt whose process is told to end. Nobody is to blame."""
-    which = {"ids": [case], "leases": [lease]}
+def release_lease(db: Database, case: UUID, lease: UUID, limits: Limits, *, begun: bool) -> Recovery:
+    """Give back one attempt whose process is told to end. Nobody is to blame. begun: its call may have been made."""
+    which = {"ids": [case], "leases": [lease], "begun": begun}
     return _recover(db, sweep.RECOVER_LEASES, limits, "", "released", "its worker was stopped", True, **which)
 
 
@@ -190,6 +199,7 @@ def _recover(
             "outcome": outcome,
             "message": message,
             "certain": certain,
+            "begun": True,
             "settling": limits.settling,
             "limit": limits.rows,
             "max_crashes": limits.max_crashes,

@@ -36,6 +36,7 @@ def calls(workflow: str, thread_id: str, as_json: bool) -> None:
 
 def _table(made: Sequence[RecordedCall]) -> Any:
     rows = table("SEQ", "STEP", "CALL", "ATTEMPT", "OUTCOME", "TOOK", "COST", "KEY")
+    rows.columns[-1].no_wrap = True  # to be copied in one piece
     for one in made:
         rows.add_row(
             str(one.seq),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
@@ -140,17 +141,21 @@ class Call:
         """
         if inspect.iscoroutinefunction(fn):
             raise TypeError(_async(name))
-        with self._recorded(name, args, kwargs) as recorded:
+        key, digest = self._key_of(name), digest_of(name, args, kwargs)
+        with self._entered(name), self._recorded(self._begin(name, key, digest)) as recorded:
             if recorded.is_new:
                 recorded.keep(fn(*args, **kwargs))
         return recorded.value  # type: ignore[no-any-return]
 
     async def once_async(self, name: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `once`, for a function that is awaited."""
-        with self._recorded(name, args, kwargs) as recorded:
-            if recorded.is_new:
-                value: Any = fn(*args, **kwargs)
-                recorded.keep(await value if inspect.isawaitable(value) else value)
+        """As `once`, for a function that is awaited. The writes are made beside the event loop, which others share."""
+        key, digest = self._key_of(name), digest_of(name, args, kwargs)
+        with self._entered(name):
+            begun = await asyncio.to_thread(self._begin, name, key, digest)
+            with self._recorded(begun) as recorded:
+                if recorded.is_new:
+                    value: Any = fn(*args, **kwargs)
+                    await asyncio.to_thread(recorded.keep, await value if inspect.isawaitable(value) else value)
         return recorded.value  # type: ignore[no-any-return]
 
     def cost(self, *, usd: float | None = None, tokens: float | None = None, **more: float) -> None:
@@ -183,18 +188,16 @@ class Call:
             self._ledger.beat(text)
 
     @contextmanager
-    def _recorded(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[_Recorded]:
-        key, digest = self._key_of(name), digest_of(name, args, kwargs)
-        with self._entered(name):
-            recorded = _Recorded(self, self._begin(name, key, digest))
-            outer = _recording.set(recorded)
-            try:
-                yield recorded
-            except BaseException:
-                self._spend(self.spent, recorded.spent)  # its row stays unfinished, but what it cost isn't lost
-                raise
-            finally:
-                _recording.reset(outer)
+    def _recorded(self, begun: Begun) -> Iterator[_Recorded]:
+        recorded = _Recorded(self, begun)
+        outer = _recording.set(recorded)
+        try:
+            yield recorded
+        except BaseException:
+            self._spend(self.spent, recorded.spent)  # its row stays unfinished, but what it cost isn't lost
+            raise
+        finally:
+            _recording.reset(outer)
 
     @contextmanager
     def _entered(self, name: str) -> Iterator[None]:

@@ -203,7 +203,7 @@ def _next(view: View, outcome: Outcome | None) -> Step | None:
 def _failed(view: View, error: BaseException | None, described: dict[str, Any]) -> Decision:
     if error is not None and isinstance(error, view.step.permanent):
         return Decision(move="fail", status=Status.FAILED, error=described)
-    if isinstance(error, BadState | CallMismatch):  # of a recorded call: the next try would only call once more
+    if isinstance(error, BadState | CallMismatch | BadOutcome):  # the step's own mistake, which a next try only repeats
         return hold("bad result", described)
     safe = error is not None and isinstance(error, (NotDone, *view.step.safe_errors))
     if view.step.in_doubt == "hold" and not safe:

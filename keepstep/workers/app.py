@@ -22,6 +22,7 @@ from keepstep.workers.engine import Engine
 from keepstep.workers.envelope import HOOK_TASK, TASK
 from keepstep.workers.execute import execute
 from keepstep.workers.hooks import call_hooks
+from keepstep.workers.inline import slack
 from keepstep.workers.lean import strategy
 from keepstep.workers.node import node_step
 from keepstep.workers.publish import Bell
@@ -43,7 +44,12 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
         settings=given,
         db=Database(given.database_url, application_name="keepstep worker", prepare=given.prepared_statements),
         registry=registry,
-        bell=Bell(app, show_thread_ids=given.show_thread_ids, lean=given.lean),
+        bell=Bell(
+            app,
+            show_thread_ids=given.show_thread_ids,
+            lean=given.lean,
+            slack=lambda workflow: slack(registry.inline_seconds(workflow, given.inline_seconds)),
+        ),
     )
     app.steps["worker"].add(node_step(engine))
     strangers = Strangers(registry)
@@ -53,7 +59,8 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
         """Run one step of one case. Further arguments are a newer release's, and are passed over."""
         strangers.notice(task.request)
         info = task.request.delivery_info or {}
-        execute(engine, Delivery(case=UUID(case), seq=seq), redelivered=bool(info.get("redelivered")))
+        soft = (task.request.timelimit or (None, None))[1]
+        execute(engine, Delivery(case=UUID(case), seq=seq), redelivered=bool(info.get("redelivered")), limit=soft)
 
     @app.task(name=HOOK_TASK)
     def hook(hook_id: int, *_: Any, **__: Any) -> None:

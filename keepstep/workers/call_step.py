@@ -16,7 +16,11 @@ from keepstep.workers.interrupt import interruptible, is_ending
 
 
 class Interrupted(Exception):
-    """The worker ends while the step runs; the case goes back, and nobody is to blame."""
+    """The worker ends while the step runs; the case goes back, and nobody is to blame. begun: its code was entered."""
+
+    def __init__(self, *, begun: bool):
+        super().__init__("the worker is told to end")
+        self.begun = begun
 
 
 def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: float) -> Result:
@@ -24,8 +28,10 @@ def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: flo
 
     Raises Interrupted when this worker is told to end meanwhile.
     """
+    begun = False
     try:
         with interruptible():
+            begun = True
             value = function(state, call)
             if inspect.isawaitable(value):
                 value = loop.run(value)
@@ -33,7 +39,7 @@ def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: flo
         return TimedOut(timeout=timeout)
     except BaseException as error:  # a cancelled asyncio task, a panic of a foreign library: still only a failed step
         if is_ending(error) or isinstance(error, WorkerShutdown | WorkerTerminate):
-            raise Interrupted from error
+            raise Interrupted(begun=begun) from error
         call.log.warning("%s: %s", type(error).__name__, error, exc_info=error)
         return Raised(error=error)
     return Returned(value=value, copy=state)

@@ -41,8 +41,7 @@ class Engine:
 
     def inline_seconds(self, workflow: str) -> float:
         """For how long a delivery may go on with the next steps of this workflow; 0: not at all."""
-        own = self.registry.get(workflow).inline
-        return self.settings.inline_seconds if own is None else own.total_seconds()
+        return self.registry.inline_seconds(workflow, self.settings.inline_seconds)
 
     @property
     def host_id(self) -> str:

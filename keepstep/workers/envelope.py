@@ -10,9 +10,11 @@ import base64
 import json
 from functools import cache, lru_cache
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from celery.utils.nodenames import anon_nodename
+
+from keepstep.checkpoint.ring import Delivery
 
 TASK = "keepstep.step"
 """The one task name of every step: an unknown name would be thrown away by a worker of the release before."""
@@ -20,8 +22,11 @@ TASK = "keepstep.step"
 HOOK_TASK = "keepstep.hook"
 """The task name of every hook."""
 
-KILL_GRACE = 10.0
-"""Seconds between the interruption of a step at its timeout and the killing of its process."""
+KILL_GRACE = 60.0
+"""Seconds between the interruption of a step at its timeout and the killing of its process.
+
+Its case has been taken away long before; what is waited for is a commit that meets a restart of the database.
+"""
 
 _ID, _ARGUMENTS, _BODY = "\x01", "\x02", "\x03"
 _EMBED = '{"callbacks": null, "errbacks": null, "chain": null, "chord": null}'
@@ -36,6 +41,16 @@ def envelope(case: str, seq: int, *, shadow: str, shown: str, queue: str, timeou
         .replace(_ARGUMENTS, json.dumps(shown)[1:-1])
         .replace(_BODY, body)
     )
+
+
+def named_by(message: str | bytes) -> Delivery | None:
+    """The step that a message in its list names; None if it isn't a step's."""
+    try:
+        read = json.loads(message)
+        [case, seq] = json.loads(base64.b64decode(read["body"]))[0][:2]
+        return Delivery(case=UUID(case), seq=int(seq)) if read["headers"]["task"] == TASK else None
+    except (ValueError, TypeError, KeyError, IndexError):
+        return None
 
 
 @lru_cache(maxsize=1024)

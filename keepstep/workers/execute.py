@@ -44,10 +44,11 @@ class Ran:
     took: float
 
 
-def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) -> list[Ran]:
+def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False, limit: float | None = None) -> list[Ran]:
     """Run the step that a message names, if it is still to be run. The steps that ran.
 
-    There is more than one where a workflow goes on inline, as long as its budget lasts.
+    There is more than one where a workflow goes on inline, as long as its budget lasts. limit: the seconds after which
+    this process is interrupted, if the message says so.
     """
     with uninterrupted() as ends:  # a timeout or a SIGTERM interrupts the call, and nothing else
         reach("claiming", delivery.case, delivery.seq)
@@ -55,7 +56,7 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False) ->
             engine, delivery, redelivered=redelivered
         )  # statement 1; None: stale, a duplicate, paused, taken
         ran: list[Ran] = []
-        budget = Inline(engine, claimed, ends)
+        budget = Inline(engine, claimed, ends, limit)
         while claimed is not None:
             at, this = time.time(), claimed
             claimed = perform(engine, this, budget)
@@ -74,10 +75,12 @@ def perform(engine: Engine, claimed: Claim, inline: Inline) -> Claim | None:
             onward = inline.goes_on(claimed, decision, transaction)
             committed = settle(engine, claimed, decision, began, transaction, onward=onward)  # statement 2, fenced
     except Interrupted as ended:
-        give_back(engine, claimed, "its worker is told to end")
+        give_back(engine, claimed, begun=ended.begun)
         raise ended.__cause__ or ended from None
     except TransactionLost as lost:
-        give_back(engine, claimed, f"its transaction came to nothing: {lost}")
+        error = {"type": "TransactionLost", "message": f"its transaction came to nothing: {lost}"}
+        later = Decision(move="defer", status=Status.SLEEPING, delay=DEFER_SECONDS, error=error)
+        settle(engine, claimed, later, began, None)
         return None
     if committed is None:
         return None
@@ -144,8 +147,9 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
     elif (spent := exhausted(view)) is not None:
         return spent
     else:
-        if step.in_doubt not in ("retry", claimed.in_doubt):  # the code has changed since the case came here
-            patient(COMMIT)(tighten, engine.db, claimed, step.in_doubt)
+        changed = step.in_doubt not in ("retry", claimed.in_doubt)  # a deploy, since the case came here
+        if changed and not patient(COMMIT)(tighten, engine.db, claimed, step.in_doubt):
+            return hold("taken away before its call", {"type": "LeaseLost", "message": "nothing was called"})
         function = step.function if transaction is None else transaction.guard(step.function)
         decision = decide(view, call_step(function, state, call, claimed.timeout))
     safe = call.key_read or transaction is not None
@@ -160,11 +164,11 @@ def _verify(view: View, state: BaseModel, call: Call, claimed: Claim) -> Decisio
     return verified(view, call_step(view.step.verify, state, call, claimed.timeout))
 
 
-def give_back(engine: Engine, claimed: Claim, why: str) -> None:
-    """The attempt came to nothing, and nobody is to blame: let another one begin at once, or as its policy says."""
-    log.warning("%s: %s; the case goes back", name(claimed), why)
-    release = patient(COMMIT)
-    given = release(recovery.release_lease, engine.db, claimed.delivery.case, claimed.lease, engine.limits)
+def give_back(engine: Engine, claimed: Claim, *, begun: bool) -> None:
+    """The worker ends, and nobody is to blame: let another one go on at once, or as the policy says if it had begun."""
+    log.warning("%s: its worker is told to end; the case goes back", name(claimed))
+    case, lease = claimed.delivery.case, claimed.lease
+    given = patient(COMMIT)(recovery.release_lease, engine.db, case, lease, engine.limits, begun=begun)
     engine.bell.ring(given.rings)
 
 
@@ -174,7 +178,7 @@ def _unknown_step(engine: Engine, claimed: Claim, known: list[str]) -> Decision:
         "message": f"this code has no step {claimed.step!r}; {claimed.workflow!r} has {', '.join(known)}",
     }
     waited = claimed.deferrals * DEFER_SECONDS >= engine.settings.unknown_step_grace_seconds
-    if waited and not nodes.knows_step(engine.db, claimed.workflow, claimed.step):
+    if waited and not patient(CLAIM)(nodes.knows_step, engine.db, claimed.workflow, claimed.step):
         return hold("unknown step", error)
     return Decision(move="defer", status=Status.SLEEPING, delay=DEFER_SECONDS, error=error)
 

@@ -10,26 +10,38 @@ from keepstep.steps.decide import Decision
 from keepstep.workers.engine import Engine
 from keepstep.workers.transaction import Transaction
 
+MOST_SLACK = 1.5
+"""Seconds: for as long, at the most, steps of one timeout follow one another inline."""
+
 
 class Inline:
     """The budget of one delivery. ends: whether this process is told to end.
 
-    Every step still has its own checkpoint, attempt, key and log line. The process's time limit is that of the message,
-    so a step with a longer timeout than the first one's gets a message of its own, as one on another queue does.
+    Every step still has its own checkpoint, attempt, key and log line. limit: the seconds after which Celery interrupts
+    this message's process; a step that could not have its whole timeout before gets a message of its own, as one on
+    another queue does. Messages of workflows that go on inline have some room for that, see `slack`.
     """
 
-    def __init__(self, engine: Engine, first: Claim | None, ends: Callable[[], bool]):
-        self._ends = ends
-        self._timeout, self._until = 0.0, 0.0
-        if first is not None:
-            seconds = engine.inline_seconds(first.workflow)
-            self._timeout = first.timeout
-            self._until = time.monotonic() + seconds if seconds else 0.0
+    def __init__(self, engine: Engine, first: Claim | None, ends: Callable[[], bool], limit: float | None):
+        self._ends, self._until = ends, 0.0
+        if first is not None and (seconds := engine.inline_seconds(first.workflow)):
+            now = time.monotonic()
+            self._until = now + seconds
+            self._limit = now + (first.timeout if limit is None else limit)
 
     def goes_on(self, claimed: Claim, decision: Decision, transaction: Transaction | None) -> bool:
         """Whether the commit of this decision should take the next step's lease with it."""
         target = decision.target
         if not self._until or decision.move != "advance" or target is None or transaction is not None:
             return False
+        now = time.monotonic()
         same_queue = claimed.is_pinned or target.queue == claimed.queue
-        return same_queue and target.timeout <= self._timeout and time.monotonic() < self._until and not self._ends()
+        return same_queue and now < self._until and now + target.timeout <= self._limit and not self._ends()
+
+
+def slack(seconds: float) -> float:
+    """By how much longer than its step's timeout a message of a workflow that goes on inline may take, in seconds.
+
+    Less than the grace after which the sweep takes an overdue attempt away.
+    """
+    return min(seconds, MOST_SLACK)

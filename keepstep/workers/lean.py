@@ -9,6 +9,7 @@ who listens to Celery's signals for tasks (tracing tools do), since only the tra
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,8 @@ from keepstep.checkpoint.ring import Delivery
 from keepstep.workers.engine import Engine
 from keepstep.workers.execute import Ran, execute
 
+log = logging.getLogger("keepstep.step")
+
 _engines: list[Engine] = []
 """The engine of this process, known before the pool is forked."""
 
@@ -37,7 +40,7 @@ class SlimRequest(Request):
     """A step's request: what its headers say, and nothing that is made of them."""
 
     def __init__(self, message: Any, on_ack: Any, on_reject: Any, consumer: Any, task: Any):  # not the base's own
-        headers = self._request_dict = message.headers
+        headers = self._request_dict = message.headers.copy()  # the message may have to go back as it came
         self._message, self._app, self._task, self._utc, self._decoded = message, consumer.app, task, True, False
         self._body, self._content_type, self._content_encoding = (
             message.body,
@@ -59,6 +62,7 @@ class SlimRequest(Request):
             "redelivered": headers.get("redelivered", False),
         }
         payload = json.loads(self._body)
+        UUID(payload[0][0])
         self._Request__payload = payload
         self._args, self._kwargs = payload[0], payload[1]
         headers.update(
@@ -105,7 +109,7 @@ class SlimRequest(Request):
         case, seq = self._args[0], self._args[1]
         result = pool.apply_async(
             run,
-            args=(case, seq, bool(self._delivery_info["redelivered"])),
+            args=(case, seq, bool(self._delivery_info["redelivered"]), soft),
             accept_callback=self.on_accepted,
             timeout_callback=self.on_timeout,
             callback=self.on_success,
@@ -118,12 +122,13 @@ class SlimRequest(Request):
         return result
 
 
-def run(case: str, seq: int, redelivered: bool) -> tuple[int, Any, float]:
-    """Run a step in a process of the pool; the result is as Celery's tracer gives it."""
+def run(case: str, seq: int, redelivered: bool, limit: float | None) -> tuple[int, Any, float]:
+    """Run a step in a process of the pool; the result is as Celery's tracer gives it. limit: the soft one, seconds."""
     began = time.monotonic()
     try:
-        ran = execute(_engines[0], Delivery(case=UUID(case), seq=seq), redelivered=redelivered)
-    except Exception as error:  # noqa: BLE001  (an error of the engine; the worker reports it, and the sweep recovers)
+        ran = execute(_engines[0], Delivery(case=UUID(case), seq=seq), redelivered=redelivered, limit=limit)
+    except Exception as error:  # an error of the engine; the sweep recovers
+        log.exception("case %s, checkpoint %s: an error of the engine", case, seq)
         told = get_pickleable_exception(error)
         return 1, ExceptionInfo((type(told), told, error.__traceback__)), time.monotonic() - began
     return 0, [_shown(inlined) for inlined in ran[1:]] or "None", time.monotonic() - began
@@ -151,10 +156,13 @@ def strategy(engine: Engine) -> Callable[..., Any]:
 
         def handler(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> Any:
             headers = message.headers
-            usual = body is None and headers.get("shadow", "").startswith(known) and not callbacks
+            usual = body is None and str(headers.get("shadow") or "").startswith(known) and not callbacks
             if not usual or headers.get("eta") or headers.get("expires") or headers.get("stamped_headers"):
                 return stock(message, body, ack, reject, callbacks, **more)
-            request = SlimRequest(message, ack, reject, consumer, task)
+            try:
+                request = SlimRequest(message, ack, reject, consumer, task)
+            except (KeyError, IndexError, TypeError, ValueError):  # somebody else made it
+                return stock(message, body, ack, reject, callbacks, **more)
             if request.id in state.revoked and request.revoked():
                 return None
             if received.receivers:

@@ -9,11 +9,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery import Celery
 from kombu.transport.redis import Channel
 from redis.exceptions import ConnectionError as RedisConnectionError
+
+
+class _Open(NamedTuple):
+    """An open line. client: None where the broker is not Redis."""
+
+    pid: int
+    connection: Any
+    channel: Any
+    client: Any
 
 
 class Line:
@@ -21,54 +30,75 @@ class Line:
 
     def __init__(self, app: Celery):
         self._app = app
-        self._lock = threading.Lock()
-        self._pid: int | None = None
-        self._connection: Any = None
-        self._channel: Any = None
-        self._client: Any = None
+        self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        self._held: _Open | None = None
 
     def is_there(self) -> bool:
         """Whether the broker is one that lists can be pushed to. Raises what kombu raises if it can't be reached."""
-        return self._open() is not None
+        return self._open().client is not None
 
     def push(self, messages: Mapping[tuple[str, int], Sequence[str]]) -> None:
         """Put messages into the lists of their (queue, kombu's priority). Raises RedisError, or kombu's own errors.
 
         A connection that has died since it was last used is replaced once.
         """
+        line = self._open()
         try:
-            self._push(messages)
+            _push(line, messages)
         except RedisConnectionError:
-            self.close()
-            self._push(messages)
+            self._forget(line)
+            _push(self._open(), messages)
+
+    def oldest(self, queue: str) -> list[tuple[int, str]]:
+        """The message that is taken next from each of a queue's lists, with its kombu priority."""
+        line = self._open()
+        lists = [(priority, line.channel._q_for_pri(queue, priority)) for priority in line.channel.priority_steps]
+        with line.client.pipeline(transaction=False) as pipe:
+            for _, name in lists:
+                pipe.lindex(name, -1)
+            return [(pri, message) for (pri, _), message in zip(lists, pipe.execute(), strict=True) if message]
 
     def close(self) -> None:
         """Hang up; the next push opens another line."""
-        with self._lock:
-            connection, self._connection, self._client, self._channel = self._connection, None, None, None
-            if connection is not None and self._pid == os.getpid():
-                connection.release()
+        line = self._held
+        if line is not None:
+            self._forget(line)
+            if line.pid == os.getpid():
+                line.connection.release()
 
-    def _push(self, messages: Mapping[tuple[str, int], Sequence[str]]) -> None:
-        client = self._open()
-        channel = self._channel
-        if len(messages) == 1:
-            [((queue, priority), bodies)] = messages.items()
-            client.lpush(channel._q_for_pri(queue, priority), *bodies)
-            return
-        with client.pipeline(transaction=False) as pipe:
-            for (queue, priority), bodies in messages.items():
-                pipe.lpush(channel._q_for_pri(queue, priority), *bodies)
-            pipe.execute()
+    def _forget(self, line: _Open) -> None:
+        """Others may still be using it, so it is only let go of."""
+        with self._locked():
+            if self._held is line:
+                self._held = None
 
-    def _open(self) -> Any:
-        if self._client is not None and self._pid == os.getpid():
-            return self._client
-        with self._lock:
-            if self._client is None or self._pid != os.getpid():
-                self._connection = self._app.connection_for_write()
-                self._pid = os.getpid()
-                channel = self._connection.default_channel
-                self._channel = channel
-                self._client = channel._create_client() if isinstance(channel, Channel) else None
-            return self._client
+    def _open(self) -> _Open:
+        line = self._held
+        if line is not None and line.pid == os.getpid():
+            return line
+        with self._locked():
+            line = self._held
+            if line is None or line.pid != os.getpid():
+                connection = self._app.connection_for_write()
+                channel: Any = connection.default_channel
+                client = channel._create_client() if isinstance(channel, Channel) else None
+                line = self._held = _Open(os.getpid(), connection, channel, client)
+            return line
+
+    def _locked(self) -> threading.Lock:
+        """This process's lock: a thread of the parent may have held the inherited one at the fork."""
+        if self._lock_pid != os.getpid():
+            self._lock, self._lock_pid = threading.Lock(), os.getpid()
+        return self._lock
+
+
+def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    name = line.channel._q_for_pri
+    if len(messages) == 1:
+        [((queue, priority), bodies)] = messages.items()
+        line.client.lpush(name(queue, priority), *bodies)
+        return
+    with line.client.pipeline(transaction=False) as pipe:
+        for (queue, priority), bodies in messages.items():
+            pipe.lpush(name(queue, priority), *bodies)
+        pipe.execute()

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import os
 import threading
 from collections.abc import Awaitable
 from concurrent.futures import Future
 from typing import Any
+
+PATIENCE = 1.0
+"""Seconds that a cancelled coroutine gets to end."""
+
+log = logging.getLogger("keepstep.step")
 
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}  # by pid: a fork has none of its parent's threads
@@ -33,13 +39,25 @@ def run(awaitable: Awaitable[Any]) -> Any:
     def begin() -> None:
         task.append(loop.create_task(settle()))
 
-    loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
     try:
+        loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
         return done.result()
     except BaseException:
         if not done.done():  # a timeout or the end of the worker, raised in this thread
             loop.call_soon_threadsafe(lambda: task and task[0].cancel())
+            _leave_if_stuck(loop, done)
         raise
+
+
+def _leave_if_stuck(loop: asyncio.AbstractEventLoop, done: Future[Any]) -> None:
+    """A coroutine that blocks its loop, or swallows the cancellation, must not keep those that come after it."""
+    try:
+        done.exception(PATIENCE)
+    except TimeoutError:
+        log.error("an async step doesn't end when it is cancelled; the next one gets a new event loop")
+        with _lock:
+            if _loops.get(os.getpid()) is loop:
+                del _loops[os.getpid()]
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
@@ -14,10 +14,10 @@ from kombu.exceptions import ChannelError, OperationalError
 from redis.exceptions import RedisError
 
 from keepstep.checkpoint.hooks import DueHook
-from keepstep.checkpoint.ring import Ring
+from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.config.celery_options import broker_priority
 from keepstep.steps.hooks import HOOK_SECONDS
-from keepstep.workers.envelope import HOOK_TASK, KILL_GRACE, TASK, envelope
+from keepstep.workers.envelope import HOOK_TASK, KILL_GRACE, TASK, envelope, named_by
 from keepstep.workers.failpoints import reach
 from keepstep.workers.line import Line
 
@@ -37,11 +37,19 @@ log = logging.getLogger("keepstep.publish")
 class Bell:
     """Sends the messages of one Celery app.
 
-    show_thread_ids: whether they appear in Flower. lean: push them to Redis directly, where the broker is Redis.
+    show_thread_ids: whether they appear in Flower. lean: push them to Redis directly, where the broker is Redis. slack:
+    by how many seconds a message of a workflow may take longer than its step's timeout.
     """
 
-    def __init__(self, app: Celery, *, show_thread_ids: bool = True, lean: bool = True):
-        self.app, self._show = app, show_thread_ids
+    def __init__(
+        self,
+        app: Celery,
+        *,
+        show_thread_ids: bool = True,
+        lean: bool = True,
+        slack: Callable[[str], float] = lambda _workflow: 0.0,
+    ):
+        self.app, self._show, self._slack = app, show_thread_ids, slack
         self._line = Line(app) if lean else None
 
     def ring(self, rings: Iterable[Ring]) -> int:
@@ -77,7 +85,7 @@ class Bell:
                 shadow=f"{ring.workflow}.{ring.step}",
                 shown=self.shown(ring.thread_id, ring.case, ring.seq),
                 queue=ring.queue,
-                timeout=ring.timeout,
+                timeout=ring.timeout + self._slack(ring.workflow),
                 priority=priority,
             )
             made.setdefault((ring.queue, priority), []).append(message)
@@ -105,11 +113,21 @@ class Bell:
             shadow=f"{ring.workflow}.{ring.step}",
             argsrepr=self.shown(ring.thread_id, ring.case, ring.seq),
             kwargsrepr="{}",
-            soft_time_limit=ring.timeout,
-            time_limit=ring.timeout + KILL_GRACE,
+            soft_time_limit=ring.timeout + self._slack(ring.workflow),
+            time_limit=ring.timeout + self._slack(ring.workflow) + KILL_GRACE,
             ignore_result=True,
             retry=False,
         )
+
+    def oldest(self, queue: str) -> list[Delivery]:
+        """What the next messages of a queue name, one for each priority in use; none where that can't be told."""
+        if self._line is None:
+            return []
+        try:
+            found = self._line.oldest(queue) if self._line.is_there() else []
+        except BROKER_ERRORS:
+            return []
+        return [delivery for _, message in found if (delivery := named_by(message)) is not None]
 
     def close(self) -> None:
         """Hang up. A ring after that opens the line again."""

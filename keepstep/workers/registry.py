@@ -52,6 +52,12 @@ class Registry:
         except KeyError:
             raise UnknownWorkflow(name, self._workflows) from None
 
+    def inline_seconds(self, workflow: str, default: float) -> float:
+        """For how long a delivery may go on with the next steps of this workflow; 0: not at all."""
+        known = self._workflows.get(workflow)
+        own = None if known is None else known.inline
+        return default if own is None else own.total_seconds()
+
     def is_transactional(self, workflow: str, step: str) -> bool:
         """Whether the step writes to keepstep's own database; False if its code isn't loaded."""
         known = self._workflows.get(workflow)

@@ -156,8 +156,19 @@ class Sweep:
         for queue in empty & self._backlogged:
             if self._ring_queues({queue}, BACKLOG_SECONDS, beyond=FRESH) < engine.limits.rows:
                 self._backlogged.discard(queue)
+        for queue in queues - empty:
+            self._ring_lost(queue, BACKLOG_SECONDS if ahead else 0.0)
         if recovery.put_off_backlog(engine.db, sorted(empty), BACKLOG_SECONDS, engine.limits):
             self._backlogged |= queues - empty
+
+    def _ring_lost(self, queue: str, ahead: float) -> None:
+        """In a queue that has a backlog: what is older than the oldest message has none."""
+        engine = self._engine
+        for oldest in engine.bell.oldest(queue):
+            lost = recovery.ring_lost(engine.db, oldest, engine.limits, ahead=ahead, seconds=BACKLOG_SECONDS)
+            if lost:
+                log.info("ringing %s again on %s, behind a backlog", _cases(len(lost)), queue)
+                engine.bell.ring(lost)
 
     def _ring_queues(self, queues: set[str], ahead: float, *, beyond: float = -1e9) -> int:
         db, limits = self._engine.db, self._engine.limits

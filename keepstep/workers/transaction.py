@@ -7,8 +7,9 @@ its locks for the length of a lease at the most: PostgreSQL then ends the idle s
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,10 +21,15 @@ from keepstep.checkpoint.database import Row, may_pass
 from keepstep.steps.errors import BadOutcome, DatabaseUnavailable
 from keepstep.workers.engine import Engine
 
-_GUARDED = "keepstep: the step's own transaction"
-
 _IDLE = sa.text("select set_config('idle_in_transaction_session_timeout', :milliseconds, true)")
 _CHECK_DEFERRED = sa.text("set constraints all immediate")
+
+
+_ENDS_ITSELF = (
+    "a transactional step ended its own transaction. Leave commit and rollback to keepstep: use a savepoint, "
+    "call.connection.begin_nested(), for what you may want to undo."
+)
+_ENDED = (DBAPIError, sa.exc.InvalidRequestError)
 
 
 class TransactionLost(Exception):
@@ -31,10 +37,11 @@ class TransactionLost(Exception):
 
 
 class Transaction:
-    """The open transaction of one attempt."""
+    """The open transaction of one attempt. guarded: it is the step's turn, which may not end it."""
 
     def __init__(self, connection: sa.Connection):
-        self.connection = connection
+        self.connection = connection.execution_options(keepstep_transaction=self)
+        self.guarded = False
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The step's function, in a savepoint, which whatever it raises rolls back; it can't end the transaction."""
@@ -42,16 +49,22 @@ class Transaction:
         def guarded(state: Any, call: Any) -> Any:
             call._connection = self.connection
             savepoint = self.connection.begin_nested()
-            self.connection.info[_GUARDED] = True
+            self.guarded = True
             try:
                 value = function(state, call)
+                if inspect.isawaitable(value):
+                    raise BadOutcome(
+                        "a transactional step must not be async: its SQL would run outside of its savepoint"
+                    )
                 self.connection.execute(_CHECK_DEFERRED)  # what they refuse is the step's error, not the commit's
-            except BaseException:
-                self.connection.info.pop(_GUARDED, None)
-                if savepoint.is_active and not self.connection.invalidated:
+            except BaseException as error:
+                self.guarded = False
+                with suppress(*_ENDED):  # its connection may be gone
                     savepoint.rollback()
+                if isinstance(error, sa.exc.InvalidRequestError) and not savepoint.is_active:
+                    raise BadOutcome(_ENDS_ITSELF) from error
                 raise
-            self.connection.info.pop(_GUARDED, None)
+            self.guarded = False
             _release(savepoint)
             return value
 
@@ -63,11 +76,8 @@ class Transaction:
 
     def rollback(self) -> None:
         """Nothing of it happened. A connection that is gone has said so already."""
-        try:
+        with suppress(*_ENDED):
             self.connection.rollback()
-        except DBAPIError as error:
-            if not may_pass(error):
-                raise
 
     def commit(self) -> None:
         """All of it happened, once this returns. Raises DBAPIError if that can't be said."""
@@ -99,22 +109,30 @@ def _release(savepoint: sa.NestedTransaction) -> None:
     except (sa.exc.InvalidRequestError, DBAPIError) as error:
         if isinstance(error, DBAPIError) and may_pass(error):
             raise
-        raise BadOutcome(
-            "a transactional step ended its own transaction. Leave commit and rollback to keepstep: use a savepoint, "
-            "call.connection.begin_nested(), for what you may want to undo."
-        ) from error
+        raise BadOutcome(_ENDS_ITSELF) from error
 
 
 def _watch(engine: sa.Engine) -> None:
     if not event.contains(engine, "commit", _refuse):
         event.listen(engine, "commit", _refuse)
         event.listen(engine, "rollback", _refuse)
+        event.listen(engine.pool, "reset", _discard)
 
 
 def _refuse(connection: sa.Connection) -> None:
-    if connection.info.get(_GUARDED):
+    transaction = connection.get_execution_options().get("keepstep_transaction")
+    if transaction is not None and transaction.guarded:
         raise BadOutcome(
             "call.connection belongs to a transaction that keepstep commits together with the checkpoint: it can be "
             "neither committed nor rolled back by the step. Raise an error to undo everything, or use "
             "call.connection.begin_nested() for a part."
         )
+
+
+def _discard(dbapi_connection: Any, _record: Any, reset_state: Any) -> None:
+    """What a step has set in its session (a time limit, a role, a lock) is not the next one's."""
+    if not reset_state.terminate_only:
+        dbapi_connection.rollback()
+        with dbapi_connection.cursor() as cursor:
+            dbapi_connection.autocommit = True
+            cursor.execute("discard all")

@@ -7,12 +7,15 @@ is rung for again by the sweep. Other tasks' messages on the same channel are ke
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from kombu.transport import redis as stock
 from kombu.transport import virtual
 
 from keepstep.workers.envelope import HOOK_TASK, TASK
+
+log = logging.getLogger("keepstep.publish")
 
 _OURS = {TASK, HOOK_TASK}
 
@@ -49,8 +52,11 @@ class LightQoS(stock.QoS):
         self._flush()
         ours = [(tag, message) for tag, message in self._delivered.items() if _is_ours(message)]
         for tag, message in ours:
-            self._put_back(message, leftmost=False)
             del self._delivered[tag]
+            try:
+                self._put_back(message, leftmost=False)
+            except self.channel.connection_errors as error:
+                log.warning("a message could not be put back, the sweep rings again: %s", error)
         super().restore_unacked(client)
 
     def _put_back(self, message: Any, *, leftmost: bool) -> None:

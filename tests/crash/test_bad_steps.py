@@ -52,6 +52,7 @@ def test_each_holds_its_own_case_with_the_reason_and_no_other(client: Client, st
     assert worker.process.poll() is None
 
 
+@pytest.mark.slow
 def test_in_a_pool_of_threads_the_neighbours_of_poison_are_not_to_blame(client: Client, start_worker) -> None:
     """The whole worker dies, so every case that it ran is a suspect: counted apart, with a limit of its own."""
     env = {**ENV, "KEEPSTEP_MAX_CRASHES": "2", "KEEPSTEP_MAX_NODE_DEATHS": "4"}
@@ -66,6 +67,7 @@ def test_in_a_pool_of_threads_the_neighbours_of_poison_are_not_to_blame(client: 
     assert "crashed" not in {e.kind for e in client.history("bad", "neighbour")}
 
 
+@pytest.mark.slow
 def test_three_deploys_during_one_long_step_are_not_poison(client: Client, start_worker, trace: Trace) -> None:
     client.start("bad", "A", {"how": "slow"})
     for number in range(3):

@@ -139,8 +139,18 @@ def client(database_url: str, broker_url: str) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("fault", FAULTS)
+QUICK = (kill_children, "lean")
+"""What `make test` runs of it; `make crash` runs all."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode"),
+    [
+        pytest.param(fault, mode, marks=() if (fault, mode) == QUICK else pytest.mark.slow)
+        for fault in FAULTS
+        for mode in MODES
+    ],
+)
 def test_every_kind_of_step_at_every_point(
     client: Client, db: Database, servers: Servers, start_worker, tmp_path, fault: Callable[[Scene], None], mode: str
 ) -> None:

@@ -60,6 +60,7 @@ def test_coroutines_wait_side_by_side_each_in_its_own_context(client: Client, st
     assert sessions(db) <= 10
 
 
+@pytest.mark.slow
 def test_many_steps_that_wait_need_few_connections(client: Client, start_worker, db: Database) -> None:
     start_worker(env=ENV, pool="threads", concurrency=200)
     took = run_at_once(client, "sleeps", 200, 2.0)

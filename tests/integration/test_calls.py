@@ -491,7 +491,7 @@ def test_attempts_that_came_to_nothing_are_listed_too(attempts: Attempts, client
     [running, unfinished] = client.calls("paying", "A")
     assert (running.outcome, running.name, running.attempt, running.seconds) == ("running", None, 1, None)
     assert (unfinished.outcome, unfinished.name, unfinished.seconds) == ("unfinished", "charge", None)
-    given = recovery.release_lease(db, attempts.ring.case, attempts.lease, LIMITS)
+    given = recovery.release_lease(db, attempts.ring.case, attempts.lease, LIMITS, begun=True)
     assert given.rings
     db.run(sa.text("""update keepstep.attempts set cost = '{"usd": 2}'"""), {})
     made = client.calls("paying", "A")

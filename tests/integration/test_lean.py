@@ -80,6 +80,7 @@ def test_a_message_has_ids_of_its_own() -> None:
 
 @pytest.mark.parametrize("worker", [{}, STOCK], ids=["lean worker", "stock worker"])
 @pytest.mark.parametrize("sender", [True, False], ids=["lean sender", "stock sender"])
+@pytest.mark.slow
 def test_lean_and_stock_understand_each_other(
     database_url: str, broker_url: str, start_worker, worker: dict[str, str], sender: bool
 ) -> None:
@@ -110,6 +111,7 @@ def test_inspect_shows_the_step_that_runs(client: Client, start_worker, app: Cel
     assert tasks[0]["delivery_info"]["routing_key"] == "keepstep"
 
 
+@pytest.mark.slow
 def test_a_revoked_message_is_passed_over_and_the_case_goes_on_later(
     client: Client, start_worker, app: Celery, trace: Trace, broker_url: str
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_revoked_message_is_passed_over_and_the_case_goes_on_later(
     assert client.wait("once", "A", 40).status == "completed", "rung again by the sweep, as another message"
 
 
+@pytest.mark.slow
 def test_a_terminated_step_goes_back(client: Client, start_worker, app: Celery, trace: Trace) -> None:
     start_worker()
     client.start("ten", "A", {"seconds": 6})
@@ -166,7 +169,7 @@ def test_events_tell_of_every_step_once(client: Client, start_worker, app: Celer
     assert all("'A'" in event["args"] for event in told("received"))
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("concurrency", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_pool_process_that_dies_is_noticed_at_once_twenty_times(
     client: Client, start_worker, trace: Trace, concurrency: int
 ) -> None:

@@ -24,8 +24,8 @@ CHECKPOINT = {
 }  # fmt: skip
 FENCE = {"id": ONE, "lease": ONE}
 RECOVER = {
-    "charge": "", "outcome": "crashed", "message": "m", "certain": True, "settling": 5.0, "limit": 10, "max_crashes": 3,
-    "max_node_deaths": 3,
+    "charge": "", "outcome": "crashed", "message": "m", "certain": True, "begun": True, "settling": 5.0,
+    "limit": 10, "max_crashes": 3, "max_node_deaths": 3,
 }  # fmt: skip
 PINNED = {
     "claim": (hot.CLAIM, {**FENCE, "seq": 1, "owner": ONE, "executor": "1:1", "known": KNOWN}),
@@ -39,6 +39,7 @@ PINNED = {
     "wake": (sweep.WAKE, {"limit": 10}),
     "overdue_queues": (sweep.OVERDUE_QUEUES, {"limit": 10, "ahead": 60.0}),
     "ring_again": (sweep.RING_AGAIN, {"limit": 10, "ahead": 0.0, "beyond": 0.0, "queues": ["keepstep"]}),
+    "ring_lost": (sweep.RING_LOST, {"id": ONE, "seq": 1, "ahead": 0.0, "seconds": 300.0, "limit": 10}),
     "put_off_backlog": (sweep.PUT_OFF_BACKLOG, {"empty": ["keepstep"], "seconds": 300.0, "limit": 10}),
     "look_again": (sweep.LOOK_AGAIN, {"limit": 10}),
     "recover_nodes": (sweep.RECOVER_NODES, {**RECOVER, "owners": [ONE]}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import pytest
 import sqlalchemy as sa
 
 from keepstep import Client
@@ -36,6 +37,7 @@ def test_a_step_that_exists_nowhere_is_held_after_the_grace(client: Client, star
     assert "only" in case.reason["message"]
 
 
+@pytest.mark.slow
 def test_a_step_that_another_worker_has_waits_for_that_one(client: Client, start_worker, db: Database) -> None:
     client.start("once", "A", {})
     db.run(RENAMED, {})

@@ -52,6 +52,21 @@ update keepstep.heads h set due_at = {GRID}
 returning {RING}
 """)
 
+# Queued heads that reached their step before the one that the oldest message of their queue names: their own message
+# isn't in the queue any more. It was lost with a worker, or one has it in hand; a second one is a cheap no-op. They are
+# looked at again much later.
+RING_LOST = text(f"""
+update keepstep.heads h set due_at = clock_timestamp() + make_interval(secs => :seconds)
+  from (select h.id from keepstep.heads h, keepstep.heads oldest
+         where oldest.id = :id and oldest.seq = :seq and oldest.status = 'queued'
+           and h.due_at <= {NOW} + make_interval(secs => :ahead) and h.status = 'queued' and not h.paused
+           and h.queue = oldest.queue and h.priority is not distinct from oldest.priority
+           and h.entered_at < oldest.entered_at - interval '5 seconds'
+         order by h.due_at limit :limit for update of h skip locked) due
+ where h.id = due.id
+returning {RING}
+""")
+
 # Queued heads whose message waits in a queue that isn't empty, or that nobody reads: look at them much later, so that a
 # backlog costs the other looks nothing.
 PUT_OFF_BACKLOG = text(f"""
@@ -75,8 +90,8 @@ def _recover(which: str) -> str:
     """Take running heads away from their attempt: queued again, put aside to be verified, or held by policy, as poison.
 
     charge: 'crashes', 'node_deaths', 'failures' or '' says which counter it counts on; outcome names it in attempts.
-    certain: the attempt has ended, it isn't merely silent. An attempt that was itself a verification (`doubt` is set)
-    is made again.
+    certain: the attempt has ended, it isn't merely silent. begun: its call may have been made. An attempt that was
+    itself a verification (`doubt` is set) is made again.
     """
     return f"""
 with l as materialized (
@@ -96,7 +111,7 @@ with l as materialized (
          due_at = case when verdict.held is not null then 'infinity'
                        when begins.doubt then clock_timestamp() + make_interval(secs => :settling)
                        else {QUEUED_DUE.replace("paused", "h.paused")} end
-    from l, lateral (select l.in_doubt <> 'retry' and l.doubt is null as doubt) begins, lateral (select case
+    from l, lateral (select l.in_doubt <> 'retry' and l.doubt is null and :begun as doubt) begins, lateral (select case
            when begins.doubt and (l.in_doubt = 'hold' or not :certain) then '{IN_DOUBT}'
            when l.crashes + (:charge = 'crashes')::int >= :max_crashes
              then 'poison: its process died ' || :max_crashes || ' times'
