@@ -21,6 +21,9 @@ from keepstep.workers.envelope import HOOK_TASK, KILL_GRACE, TASK, envelope, nam
 from keepstep.workers.failpoints import reach
 from keepstep.workers.line import Line
 
+HOOK_GRACE = 10.0
+"""Seconds between the interruption of a hook and the killing of its process: it is due again after that."""
+
 BATCH = 500
 """Messages that are sent at once."""
 
@@ -146,7 +149,7 @@ class Bell:
                 argsrepr=f"({shown},)",
                 kwargsrepr="{}",
                 soft_time_limit=HOOK_SECONDS,
-                time_limit=HOOK_SECONDS + KILL_GRACE,
+                time_limit=HOOK_SECONDS + HOOK_GRACE,
                 ignore_result=True,
                 retry=False,
             )

@@ -25,7 +25,7 @@ from keepstep.checkpoint.reads import Event
 from keepstep.steps.keys import idempotency_key, once_key
 from tests.support.worker import ROOT
 
-pytestmark = [pytest.mark.xdist_group("chaos"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("chaos"), pytest.mark.timeout(240), pytest.mark.slow]
 
 
 def run(*options: str) -> tuple[int, dict[str, Any], str]:

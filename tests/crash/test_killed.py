@@ -48,8 +48,9 @@ def test_a_pool_child_killed_at_any_write_point_loses_nothing(
     assert runs["s5"] == (2 if point == "called" else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", PLAIN)
-@pytest.mark.parametrize("pool", [pytest.param("solo", marks=pytest.mark.slow), "threads"])
+@pytest.mark.parametrize("pool", ["solo", "threads"])
 def test_a_whole_worker_killed_at_any_write_point_loses_nothing(
     client: Client, start_worker, trace: Trace, points: Failpoints, point: str, pool: str
 ) -> None:

@@ -54,8 +54,7 @@ NOT_MODELLED = {
 UNDOES = {"database crashes": "what wasn't flushed is gone", "begin anew": "the case is pruned, and another one starts"}
 """Actions that change a status without being a move of the case."""
 
-NOT_YET = {
-}
+NOT_YET = {}
 """Rules that the code doesn't keep yet, and why: what their mutations lead to can happen."""
 
 

@@ -18,6 +18,7 @@ from keepstep.config.settings import Settings, read_settings
 from keepstep.steps.errors import UnknownCase
 from keepstep.steps.keys import case_id, check_thread_id, why_unstorable
 from keepstep.steps.workflow import Workflow
+from keepstep.workers.inline import slack
 from keepstep.workers.publish import Bell
 from keepstep.workers.registry import Registry
 from keepstep.workers.transport import transport_for
@@ -44,7 +45,10 @@ class Connected:
         self.settings = settings or read_settings(database_url=database_url, broker_url=broker_url)
         self.db = Database(self.settings.database_url, application_name="keepstep client", ping=True)
         self._bell = Bell(
-            _publisher(self.settings), show_thread_ids=self.settings.show_thread_ids, lean=self.settings.lean
+            _publisher(self.settings),
+            show_thread_ids=self.settings.show_thread_ids,
+            lean=self.settings.lean,
+            slack=lambda workflow: slack(self.registry.inline_seconds(workflow, self.settings.inline_seconds)),
         )
         self._silent_until = 0.0
         self.registry = Registry()
@@ -57,6 +61,7 @@ class Connected:
     def close(self) -> None:
         """Close this process's connections."""
         self.db.dispose()
+        self._bell.close()
         self._bell.app.close()
 
     def __enter__(self) -> Self:
