@@ -1,0 +1,1 @@
+"""A user's workflow under real crashes, at every write point of every step."""
