@@ -53,4 +53,12 @@ def api_call(state: State, call: Call) -> None:
     time.sleep(state.seconds)
 
 
-ALL = [waits, sleeps]
+stuck = Workflow("stuck", state=State, retry=Retry(attempts=1))
+
+
+@stuck.step(timeout=timedelta(seconds=1))
+async def block(state: State, call: Call) -> None:
+    time.sleep(state.seconds)
+
+
+ALL = [waits, sleeps, stuck]

@@ -66,3 +66,11 @@ def test_many_steps_that_wait_need_few_connections(client: Client, start_worker,
     took = run_at_once(client, "sleeps", 200, 2.0)
     print(f"200 threads of 2 s: {took:.2f} s, {sessions(db)} connections")
     assert sessions(db) <= 10
+
+
+def test_a_coroutine_that_blocks_the_loop_keeps_no_later_one(client: Client, start_worker) -> None:
+    start_worker(env=ENV, concurrency=1)
+    client.start("stuck", "A", {"seconds": 30})
+    eventually(lambda: client.get("stuck", "A").status == "held", 20)
+    client.start("waits", "B", {"seconds": 0.01})
+    assert client.wait("waits", "B", 10).status == "completed"

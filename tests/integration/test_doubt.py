@@ -188,6 +188,20 @@ def test_the_policy_of_the_code_that_calls_counts_not_that_of_the_code_before(
     assert len(trace.lines("A", "pay")) == 1
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_worker_that_ends_before_its_call_leaves_no_doubt(hand: Hand, db: Database, begun: bool) -> None:
+    claim = claimed(hand, doubt_flows.held)
+    recovery.release_lease(db, claim.delivery.case, claim.lease, LIMITS, begun=begun)
+    assert head(db, claim).status == ("held" if begun else "queued")
+
+
+def test_an_attempt_that_was_taken_away_writes_no_policy(hand: Hand, db: Database) -> None:
+    claim = claimed(hand, doubt_flows.held)
+    assert claims.tighten(db, claim, "hold")
+    fall_silent(hand)
+    assert not claims.tighten(db, claim, "hold"), "and so it makes no call"
+
+
 def test_the_next_step_begins_without_a_doubt(hand: Hand, clock: Clock, db: Database) -> None:
     first = claimed(hand)
     crash(hand)

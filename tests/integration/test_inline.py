@@ -61,6 +61,13 @@ def test_a_case_that_is_paused_meanwhile_stops_behind_its_checkpoint(hand: Hand,
     assert hand.claim(case.id, 1)
 
 
+def test_a_lost_reply_goes_on_though_the_case_was_paused_since(hand: Hand, client: Client) -> None:
+    claim, lease = hand.claim(hand.start()), uuid4()
+    onward(hand, claim, lease)
+    client.pause("ten", "A")
+    assert onward(hand, claim, lease).next.lease == lease, "it runs already"
+
+
 def test_a_case_that_was_cancelled_meanwhile_is_late(hand: Hand, client: Client) -> None:
     claim = hand.claim(hand.start())
     client.cancel("ten", "A")

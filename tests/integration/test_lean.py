@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -89,6 +90,18 @@ def test_lean_and_stock_understand_each_other(
     with Client(settings=settings, workflows=flows.ALL) as client:
         client.start("ten", "A", {}, priority=9)
         assert client.wait("ten", "A", 30).status == "completed"
+
+
+@pytest.mark.parametrize("args", [[str(uuid4()), 0], [], ["no case", "x"]])
+def test_a_message_that_somebody_else_made_ends_no_worker(
+    client: Client, start_worker, app: Celery, broker_url: str, args: list[Any]
+) -> None:
+    app.conf.task_default_queue = "keepstep"
+    app.send_task("keepstep.step", args=args, queue="keepstep")
+    worker = start_worker()
+    client.start("ten", "A", {})
+    assert client.wait("ten", "A", 20).status == "completed"
+    assert worker.process.poll() is None
 
 
 def test_nothing_is_kept_in_redis_of_what_a_worker_has_taken(client: Client, start_worker, broker_url, trace) -> None:

@@ -10,6 +10,9 @@ import sqlalchemy as sa
 
 from keepstep import Client
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.ring import Delivery
+from keepstep.workers.engine import Engine
+from keepstep.workers.execute import execute
 from tests import transactional_flows
 from tests.support.eventually import eventually
 
@@ -143,3 +146,13 @@ def test_a_step_whose_lease_is_gone_leaves_nothing(client: Client, start_worker,
     late = eventually(lambda: [e for e in client.history(WF, "hang") if e.kind == "late"], 20)
     assert late
     assert booked(db, "hang") == []
+
+
+def test_without_a_connection_for_its_transaction_it_is_tried_again_later(client: Client, db: Database) -> None:
+    engine = Engine(settings=client.settings, db=db, registry=client.registry, bell=client._bell)
+    engine.transactions = Database("postgresql+psycopg2://postgres@127.0.0.1:1/x", pool_size=1)
+    started = client.start(WF, "A", {})
+    execute(engine, Delivery(case=started.id, seq=0))
+    case = client.get(WF, "A")
+    assert (case.status, case.failures, case.crashes) == ("sleeping", 0, 0)
+    assert [e.kind for e in client.history(WF, "A")] == ["start", "deferred"]
