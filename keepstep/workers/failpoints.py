@@ -36,9 +36,10 @@ def _strike(point: str, case: UUID, seq: int) -> None:
     mine = marker.with_name(f"{marker.name}@{os.getpid()}")
     try:
         marker.rename(mine)
-    except FileNotFoundError:
+        action = mine.read_text()
+    except FileNotFoundError:  # nobody wants it, or it was released at once
         return
-    if mine.read_text() == "kill":
+    if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     while mine.exists():
         time.sleep(0.005)
