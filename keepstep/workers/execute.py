@@ -52,9 +52,8 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False, li
     """
     with uninterrupted() as ends:  # a timeout or a SIGTERM interrupts the call, and nothing else
         reach("claiming", delivery.case, delivery.seq)
-        claimed = take(
-            engine, delivery, redelivered=redelivered
-        )  # statement 1; None: stale, a duplicate, paused, taken
+        # statement 1; None: stale, a duplicate, paused, taken, too new: nothing to do
+        claimed = take(engine, delivery, redelivered=redelivered)
         ran: list[Ran] = []
         budget = Inline(engine, claimed, ends, limit)
         while claimed is not None:
