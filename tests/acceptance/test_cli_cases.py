@@ -52,6 +52,7 @@ def test_show_tells_how_to_answer_and_the_command_it_names_works(cli: Cli, start
     eventually(lambda: is_at(cli, "approve", "P-2", "completed"))
 
 
+@pytest.mark.slow
 def test_a_held_case_says_why_and_goes_on_after_retry(cli: Cli, start_worker: StartWorker) -> None:
     start_worker()
     cli("start", "wrong", "W-1", "--state", '{"value": "raise"}')

@@ -42,6 +42,7 @@ def test_a_password_is_not_shown_in_an_error(cli: Cli) -> None:
     assert "secret" not in cli("list", KEEPSTEP_DATABASE_URL=url).refuses(5)
 
 
+@pytest.mark.slow
 def test_with_redis_down_a_case_is_stored_at_once_and_starts_when_redis_is_back(
     cli: Cli, client: Client, start_worker: StartWorker, tmp_path: Path
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_second_dev_on_the_same_data_says_at_once_what_it_waits_for(
     assert dev.process.poll() is None
 
 
+@pytest.mark.slow
 def test_dev_that_is_killed_leaves_no_process_and_no_port_even_with_a_step_in_flight(dev: Dev) -> None:
     eventually(dev.is_ready, 40, "the stack is up")
     cli = Cli(dev.exports)

@@ -30,6 +30,7 @@ def made(db: Database) -> Made:
     return lambda: [(row.thread_id, row.key) for row in db.all(sa.text("select thread_id, key from effects"))]
 
 
+@pytest.mark.slow
 def test_a_workflow_that_uses_its_keys_is_safe_at_every_point(database_url: str, broker_url: str, made: Made) -> None:
     report = crash_everywhere(
         testing_flows.safe,
@@ -109,6 +110,7 @@ def test_a_result_that_depends_on_a_crash_is_told(database_url: str, broker_url:
         )
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_documentation_run(tmp_path: Path, urls: Urls) -> None:
     """Each block of docs/testing.md that begins with a file's name is that file."""
     for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE.read_text(), re.DOTALL):

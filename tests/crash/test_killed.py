@@ -111,6 +111,7 @@ def test_a_worker_tree_killed_for_good_while_another_node_lives(
     assert kept(client, trace, "A", twice={"s5"})["s5"] == 2
 
 
+@pytest.mark.slow
 def test_a_frozen_machine_is_fenced_and_its_late_result_changes_nothing(
     client: Client, start_worker, trace: Trace
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_killed_step_under_in_doubt_hold_waits_for_a_person(client: Client, st
     assert len(trace.lines("A")) == 1
 
 
+@pytest.mark.slow
 def test_a_c_call_that_holds_the_gil_does_not_look_like_death(
     client: Client, start_worker, trace: Trace, db: Database
 ) -> None:

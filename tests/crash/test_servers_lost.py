@@ -64,6 +64,7 @@ def test_a_flush_of_the_broker_in_the_middle_of_a_hundred_cases_loses_nothing(
         kept(client, trace, f"A{i}")
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_killed_three_times_and_comes_back_loses_nothing_and_ends_no_worker(
     client: Client, start_worker, trace: Trace, servers: Servers
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_broker_that_is_killed_three_times_and_comes_back_loses_nothing_and_en
     assert worker.process.poll() is None, worker.tail()
 
 
+@pytest.mark.slow
 def test_a_start_without_a_broker_returns_within_a_second_and_the_case_runs_when_it_is_back(
     client: Client, start_worker, trace: Trace, servers: Servers
 ) -> None:

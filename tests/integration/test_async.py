@@ -49,6 +49,7 @@ def test_a_bad_coroutine_fails_its_own_step_and_no_other(client: Client, start_w
     assert client.wait("waits", "after", 20).status == "completed"
 
 
+@pytest.mark.slow
 def test_coroutines_wait_side_by_side_each_in_its_own_context(client: Client, start_worker, db: Database) -> None:
     start_worker(env=ENV, pool="threads", concurrency=200)
     took = run_at_once(client, "waits", 200, 2.0)

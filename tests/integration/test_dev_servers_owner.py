@@ -142,6 +142,7 @@ def python_for(account: Account, place: Path) -> str:
     return str(place / "bin" / version)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; this suite runs as an ordinary one")
 def test_ordinary_user_can_run_the_servers() -> None:
     nobody = Account(uid=65534, gid=65534)

@@ -246,6 +246,7 @@ def test_a_verify_that_raises_and_kills_its_process_is_tried_again(run, trace: T
     assert [line.step for line in trace.lines("A")] == ["pay", "verify", "verify", "verify"]
 
 
+@pytest.mark.slow
 def test_who_cannot_tell_leaves_it_to_a_person_and_the_state_as_it_was(run, client: Client, trace: Trace) -> None:
     case = run(raises=["kill"], verdicts=["unknown"])
     assert (case.status, case.state["receipt"], case.step) == ("held", "", "pay")
@@ -254,12 +255,14 @@ def test_who_cannot_tell_leaves_it_to_a_person_and_the_state_as_it_was(run, clie
     assert len(trace.lines("A", "pay")) == 1
 
 
+@pytest.mark.slow
 def test_a_verify_that_lies_is_believed_and_can_be_seen(run, client: Client) -> None:
     case = run(raises=["kill"], verdicts=["lie"])
     assert case.state["receipt"] == "made up"
     assert "verify" in {e.kind for e in client.history("verified", "A")}
 
 
+@pytest.mark.slow
 def test_under_hold_nothing_is_called_twice_without_a_person(run, client: Client, trace: Trace) -> None:
     assert run("held", raises=["kill"]).status == "held"
     client.retry("held", "A")

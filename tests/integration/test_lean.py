@@ -206,6 +206,7 @@ def gone(process: psutil.Process) -> float | None:
     return None
 
 
+@pytest.mark.slow
 def test_who_listens_to_celerys_signals_gets_the_stock_way(
     client: Client, start_worker, tmp_path, trace: Trace
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_killed_process_leaves_nothing_and_is_tried_again(client: Client, star
     assert booked(db, "kill") == [2]
 
 
+@pytest.mark.slow
 def test_a_transaction_that_idles_for_longer_than_a_lease_is_ended(run, db: Database) -> None:
     """A frozen worker must not hold its locks for ever; and what a slow step wrote is rolled back."""
     assert run("hang").status == "completed"
