@@ -191,3 +191,8 @@ def _variables(overrides: Mapping[str, str | None]) -> dict[str, str]:
 def failpoints() -> str | None:
     """The folder in which a test names write points at which it wants this process killed; None in production."""
     return os.environ.get("KEEPSTEP_FAILPOINTS")
+
+
+def of_tests(variable: str) -> str | None:
+    """A variable that only tests use: where their servers are, which of several test processes this is."""
+    return os.environ.get(variable)

@@ -6,7 +6,6 @@ of servers that are named, databases of its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint import schema
 from keepstep.checkpoint.database import Database
+from keepstep.config.settings import of_tests
 from keepstep.testing.prepared import single
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Backends:
 
     def __init__(self, database_url: str | None = None, broker_url: str | None = None):
         self._given = {
-            "postgres": database_url or os.environ.get(DATABASE_VARIABLE),
-            "valkey": broker_url or os.environ.get(BROKER_VARIABLE),
+            "postgres": database_url or of_tests(DATABASE_VARIABLE),
+            "valkey": broker_url or of_tests(BROKER_VARIABLE),
         }
         self._stack = ExitStack()
         self._servers: Servers | None = None
@@ -62,7 +62,7 @@ class Backends:
     def broker_url(self) -> str:
         """The broker's database for this process."""
         url = self._url("valkey")
-        worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+        worker = of_tests("PYTEST_XDIST_WORKER")
         if self._given["valkey"] is None or not worker:
             return url
         return urlunsplit(urlsplit(url)._replace(path=f"/{1 + int(worker.removeprefix('gw'))}"))
