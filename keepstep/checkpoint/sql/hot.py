@@ -132,7 +132,7 @@ select seq, paused, queue, priority, deadline from h
 
 # After ONWARD found no row: was the next step's lease taken, and only the reply lost?
 WENT_ON = text("""
-select seq, paused, queue, priority, deadline from keepstep.heads
+select seq, queue, deadline from keepstep.heads
  where id = :id and lease = :next_lease and status = 'running'
 """)
 
