@@ -39,10 +39,11 @@ def wait_until(seconds: float) -> None:
 
 # ---------------------------------------------------------------------------------------- ten steps, the fifth is slow
 ten = Workflow("ten", state=State, retention=timedelta(days=1))
+quick = Workflow("quick", state=State, inline=timedelta(seconds=30))
 
 
-def _plain(name: str) -> None:
-    @ten.step(name=name)
+def _plain(workflow: Workflow, name: str) -> None:
+    @workflow.step(name=name)
     def plain(state: State, call: Call) -> dict[str, Any]:
         changes = note(state, call)
         if name == "s5":
@@ -51,7 +52,8 @@ def _plain(name: str) -> None:
 
 
 for _i in range(1, 11):
-    _plain(f"s{_i}")
+    _plain(ten, f"s{_i}")
+    _plain(quick, f"s{_i}")
 
 # ------------------------------------------------------------------------------------------------- one kind of each
 approve = Workflow("approve", state=State)
@@ -247,4 +249,4 @@ def _small(number: int) -> None:
 for _i in range(1, 41):
     _small(_i)
 
-ALL = [once, forty, ten, approve, expiring, sleeper, wrong, hanging, careful, coroutine, listening]
+ALL = [once, forty, ten, quick, approve, expiring, sleeper, wrong, hanging, careful, coroutine, listening]

@@ -108,10 +108,10 @@ def test_who_does_not(hand: Hand, why_not: dict[str, Any]) -> None:
 def test_a_workflow_says_so_itself_and_its_quick_steps_need_one_message(
     client: Client, start_worker, trace: Trace, pool: str
 ) -> None:
-    start_worker(pool=pool, env={"KEEPSTEP_INLINE_SECONDS": "30"})
-    client.start("ten", "A", {})
-    client.wait("ten", "A", 30)
-    kept(client, trace, "A")
+    start_worker(pool=pool)
+    client.start("quick", "A", {})
+    client.wait("quick", "A", 30)
+    kept(client, trace, "A", workflow="quick")
     assert len({line.pid for line in trace.lines("A")}) == 1
 
 
