@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,8 +11,8 @@ from uuid import UUID
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import assemble
 from keepstep.checkpoint.database import Database, Row
-from keepstep.checkpoint.ring import Delivery
-from keepstep.checkpoint.sql import hot
+from keepstep.checkpoint.ring import Delivery, Ring, rings
+from keepstep.checkpoint.sql import batch, hot
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import JSON
 
@@ -76,6 +77,30 @@ def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> 
         },
     )
     return None if row is None else _claim(row, delivery, claimant, lease)
+
+
+def claim_many(db: Database, deliveries: Sequence[Delivery], claimant: Claimant, leases: Sequence[UUID]) -> list[Claim]:
+    """Take the leases of those that may run in company, in one statement; the others, which may be alone, are left.
+
+    leases: one for each delivery. A case may be named once only. Repeating it with the same leases is safe.
+    """
+    params = {
+        "id": [delivery.case for delivery in deliveries],
+        "seq": [delivery.seq for delivery in deliveries],
+        "lease": list(leases),
+        "owner": claimant.owner,
+        "executor": claimant.executor,
+        "known": claimant.known,
+    }
+    by_case = {d.case: (d, lease) for d, lease in zip(deliveries, leases, strict=True)}
+    rows = {row.id: row for row in db.all(batch.CLAIM_MANY, params)}
+    return [_claim(rows[case], d, claimant, lease) for case, (d, lease) in by_case.items() if case in rows]
+
+
+def give_back(db: Database, claims: Sequence[Claim]) -> list[Ring]:
+    """Undo claims whose steps have not begun, where they still hold; the messages for others to claim them by."""
+    params = {"ids": [claim.delivery.case for claim in claims], "leases": [claim.lease for claim in claims]}
+    return rings(row for row in db.all(batch.GIVE_BACK, params) if not row.paused)
 
 
 def claim_again(db: Database, late: Claim) -> bool:

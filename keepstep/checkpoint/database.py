@@ -95,12 +95,12 @@ class Database:
         """Run one statement in a transaction of its own; its first row."""
         plan = self._plans.get(statement)
         if plan is not None:
-            return self._first(plan, statement, params)
+            return next(iter(self._rows(plan, statement, params)), None)
         with self.connect() as connection:
             return connection.execute(statement, params).first()
 
-    def _first(self, plan: Plan, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
-        """The same by a prepared statement; by the ordinary way, from now on, if there is a pooler in between."""
+    def _rows(self, plan: Plan, statement: sa.Executable, params: Mapping[str, Any]) -> list[Row]:
+        """All rows of a prepared statement; by the ordinary way, from now on, if there is a pooler in between."""
         try:
             connection = self.engine.raw_connection()
         except psycopg2.Error as error:  # SQLAlchemy wraps it in connect(), but not here
@@ -108,23 +108,26 @@ class Database:
         except (PoolTimeout, DBAPIError) as error:
             raise self._unavailable(error) from error
         try:
-            row: Row | None = plan.first(connection, params)
+            rows: list[Row] = plan.rows(connection, params)
         except psycopg2.Error as error:
             gone = self.engine.dialect.is_disconnect(error, connection.driver_connection, None)
             connection.invalidate(error)
             if error.pgcode in LOST:
                 log.warning("prepared statements don't last on this connection, going without: %s", error)
                 self._plans = {}
-                return self.one(statement, params)
+                return self.all(statement, params)
             raise self._unavailable(self._wrapped(error, gone=gone)) from error
         except BaseException:
             connection.invalidate()  # interrupted in the middle of a reply
             raise
         connection.close()
-        return row
+        return rows
 
     def all(self, statement: sa.Executable, params: Mapping[str, Any] | None = None) -> list[Row]:
         """Run one statement in a transaction of its own; all its rows."""
+        plan = self._plans.get(statement)
+        if plan is not None:
+            return self._rows(plan, statement, params or {})
         with self.connect() as connection:
             return list(connection.execute(statement, params or {}).all())
 

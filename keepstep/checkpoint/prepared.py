@@ -11,12 +11,13 @@ import hashlib
 import re
 from collections import namedtuple
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import psycopg2
 
-from keepstep.checkpoint.sql import hot
+from keepstep.checkpoint.sql import batch, hot
 
 LOST = {"26000", "42P05", "0A000", "42601"}
 """SQLSTATEs of a prepared statement that isn't there, is there already, whose tables have changed, or is another."""
@@ -42,33 +43,31 @@ _TYPES = {
 
 
 class Plan:
-    """One statement, as PREPARE and EXECUTE have it."""
+    """One statement, as PREPARE and EXECUTE have it. kinds: the types of parameters that are not those of `_TYPES`."""
 
-    def __init__(self, name: str, statement: sa.TextClause):
+    def __init__(self, name: str, statement: sa.TextClause, kinds: Mapping[str, str] = MappingProxyType({})):
         written = str(statement.compile(dialect=psycopg2.dialect()))  # type: ignore[no-untyped-call]
         names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", written)))
         numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", written).replace("%%", "%")
         # the text is part of the name: behind a pooler, releases with other texts may share a session
         self.name = f"{name}_{hashlib.sha256(numbered.encode()).hexdigest()[:12]}"
-        types = ", ".join(_TYPES.get(name, "text") for name in names)
+        types = ", ".join(kinds.get(name) or _TYPES.get(name, "text") for name in names)
         self.prepare = f"prepare {self.name} ({types}) as {numbered}"
         self.execute = f"execute {self.name} ({', '.join(f'%({name})s' for name in names)})"
         self._row: Any = None
 
-    def first(self, connection: Any, params: Mapping[str, Any]) -> Any:
-        """Its first row on a connection of the pool, with the columns as attributes."""
+    def rows(self, connection: Any, params: Mapping[str, Any]) -> list[Any]:
+        """Its rows on a connection of the pool, with the columns as attributes."""
         with connection.cursor() as cursor:
             known = connection.info.setdefault("keepstep prepared", set())
             if self.name not in known:
                 cursor.execute(self.prepare)
                 known.add(self.name)
             cursor.execute(self.execute, params)
-            row = cursor.fetchone()
-            if row is None:
-                return None
-            if self._row is None:
+            rows = cursor.fetchall()
+            if rows and self._row is None:
                 self._row = _row_type(tuple(column.name for column in cursor.description))
-            return self._row._make(row)
+            return [self._row._make(row) for row in rows]
 
 
 def _row_type(names: tuple[str, ...]) -> Any:
@@ -80,4 +79,8 @@ PLANS = {
     hot.COMMIT: Plan("keepstep_commit", hot.COMMIT),
     hot.COMPLETE: Plan("keepstep_complete", hot.COMPLETE),
     hot.ONWARD: Plan("keepstep_onward", hot.ONWARD),
+    batch.CLAIM_MANY: Plan(
+        "keepstep_claim_many", batch.CLAIM_MANY, {"id": "uuid[]", "seq": "int[]", "lease": "uuid[]"}
+    ),
+    batch.COMMIT_MANY: Plan("keepstep_commit_many", batch.COMMIT_MANY, batch.TYPES),
 }

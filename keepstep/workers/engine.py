@@ -26,6 +26,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._known = self.registry.known
+        self._joins: dict[str, bool] = {}
         # of transactional steps: apart, because a step may keep one for long
         self.transactions = Database(self.db.url, pool_size=1, application_name="keepstep step", ping=True)
 
@@ -42,6 +43,18 @@ class Engine:
     def inline_seconds(self, workflow: str) -> float:
         """For how long a delivery may go on with the next steps of this workflow; 0: not at all."""
         return self.registry.inline_seconds(workflow, self.settings.inline_seconds)
+
+    def may_join(self, name: str) -> bool:
+        """Whether a step, named "workflow.step", may run in company with other cases' steps."""
+        known = self._joins.get(name)
+        if known is None:
+            known = self._joins[name] = any(self._may_join(workflow, name) for workflow in self.registry.versions)
+        return known
+
+    def _may_join(self, workflow: str, name: str) -> bool:
+        step = self.registry.get(workflow).find(name.removeprefix(f"{workflow}."))
+        alone = step is None or step.transactional or step.in_doubt != "retry"
+        return not alone and name.startswith(f"{workflow}.") and not self.inline_seconds(workflow)
 
     @property
     def host_id(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 from weakref import ref
@@ -26,7 +26,8 @@ from celery.worker.strategy import default as stock_strategy
 
 from keepstep.checkpoint.ring import Delivery
 from keepstep.workers.engine import Engine
-from keepstep.workers.execute import Ran, execute
+from keepstep.workers.execute import Ran, execute, execute_batch
+from keepstep.workers.gather import Gather
 
 log = logging.getLogger("keepstep.step")
 
@@ -37,9 +38,15 @@ _TRACED = (signals.task_prerun, signals.task_postrun, signals.task_success, sign
 
 
 class SlimRequest(Request):
-    """A step's request: what its headers say, and nothing that is made of them."""
+    """A step's request: what its headers say, and nothing that is made of them.
 
-    def __init__(self, message: Any, on_ack: Any, on_reject: Any, consumer: Any, task: Any):  # not the base's own
+    gather: where it waits for the pool. alone: it may not run in company with others.
+    """
+
+    def __init__(  # not the base's own
+        self, message: Any, on_ack: Any, on_reject: Any, consumer: Any, task: Any, gather: Gather | None
+    ):
+        self._gather, self.alone = gather, False
         headers = self._request_dict = message.headers.copy()  # the message may have to go back as it came
         self._message, self._app, self._task, self._utc, self._decoded = message, consumer.app, task, True, False
         self._body, self._content_type, self._content_encoding = (
@@ -78,10 +85,13 @@ class SlimRequest(Request):
     def on_success(self, failed__retval__runtime: Any, **options: Any) -> None:
         """Send the events of the steps that ran inline, each as a task of its own, and then of this one."""
         failed, told, runtime = failed__retval__runtime
-        if not failed and isinstance(told, list):
-            if self._eventer and self._eventer.enabled and self._task.send_events:
-                for number, inlined in enumerate(told, 1):
-                    self._send_events(f"{self.id}.{number}", *inlined)
+        if not failed and isinstance(told, tuple):
+            worked, inlined = told
+            if self._gather is not None and worked is not None:
+                self._gather.pace.note(self.name, worked)
+            if inlined and self._eventer and self._eventer.enabled and self._task.send_events:
+                for number, step in enumerate(inlined, 1):
+                    self._send_events(f"{self.id}.{number}", *step)
             failed__retval__runtime = 0, "None", runtime
         super().on_success(failed__retval__runtime, **options)
 
@@ -100,6 +110,11 @@ class SlimRequest(Request):
         )
         send("task-started", uuid=task_id, timestamp=at)
         send("task-succeeded", uuid=task_id, result="None", runtime=took, timestamp=at + took)
+
+    def put_back(self) -> None:
+        """Give the message back to its queue as it came, to be taken next."""
+        self.acknowledged = True
+        self._message.channel.qos.put_back(self._message.delivery_tag)
 
     def execute_using_pool(self, pool: Any, **_: Any) -> Any:
         """Hand the step to a process of the pool."""
@@ -127,11 +142,28 @@ def run(case: str, seq: int, redelivered: bool, limit: float | None) -> tuple[in
     began = time.monotonic()
     try:
         ran = execute(_engines[0], Delivery(case=UUID(case), seq=seq), redelivered=redelivered, limit=limit)
-    except Exception as error:  # an error of the engine; the sweep recovers
+    except Exception as error:
         log.exception("case %s, checkpoint %s: an error of the engine", case, seq)
-        told = get_pickleable_exception(error)
-        return 1, ExceptionInfo((type(told), told, error.__traceback__)), time.monotonic() - began
-    return 0, [_shown(inlined) for inlined in ran[1:]] or "None", time.monotonic() - began
+        return _failure(error, began)
+    told = (ran[0].worked, [_shown(inlined) for inlined in ran[1:]]) if ran else (None, [])
+    return 0, told, time.monotonic() - began
+
+
+def run_batch(pairs: Sequence[tuple[str, int]]) -> tuple[int, Any, float]:
+    """Run quick steps in a process of the pool; the result holds the seconds of each, see `execute_batch`."""
+    began = time.monotonic()
+    try:
+        took = execute_batch(_engines[0], [Delivery(case=UUID(case), seq=seq) for case, seq in pairs])
+    except Exception as error:
+        log.exception("a batch of %s cases: an error of the engine", len(pairs))
+        return _failure(error, began)
+    return 0, took, time.monotonic() - began
+
+
+def _failure(error: Exception, began: float) -> tuple[int, Any, float]:
+    """An error of the engine, as Celery's tracer tells it; the sweep recovers."""
+    told = get_pickleable_exception(error)
+    return 1, ExceptionInfo((type(told), told, error.__traceback__)), time.monotonic() - began
 
 
 def _shown(ran: Ran) -> tuple[str, str, float, float]:
@@ -139,6 +171,14 @@ def _shown(ran: Ran) -> tuple[str, str, float, float]:
     claim = ran.claim
     shown = _engines[0].bell.shown(claim.thread_id, claim.delivery.case, claim.delivery.seq)
     return f"{claim.workflow}.{claim.step}", shown, ran.at, ran.took
+
+
+def _gather(engine: Engine, consumer: Any) -> Gather | None:
+    """Where the steps wait for a pool of processes, if it may be given batches."""
+    controller, most = consumer.controller, engine.settings.batch
+    if most == 1 or controller.process_task != controller._process_task_sem:
+        return None
+    return Gather(consumer, most, run_batch, engine.may_join)
 
 
 def strategy(engine: Engine) -> Callable[..., Any]:
@@ -152,7 +192,8 @@ def strategy(engine: Engine) -> Callable[..., Any]:
         eventer, received = consumer.event_dispatcher, signals.task_received
         events = eventer and eventer.enabled and task.send_events
         known = tuple(f"{name}." for name in engine.registry.versions)
-        handle = consumer.on_task_request
+        gather = _gather(engine, consumer)
+        handle = consumer.on_task_request if gather is None else gather.add
 
         def handler(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **more: Any) -> Any:
             headers = message.headers
@@ -160,7 +201,7 @@ def strategy(engine: Engine) -> Callable[..., Any]:
             if not usual or headers.get("eta") or headers.get("expires") or headers.get("stamped_headers"):
                 return stock(message, body, ack, reject, callbacks, **more)
             try:
-                request = SlimRequest(message, ack, reject, consumer, task)
+                request = SlimRequest(message, ack, reject, consumer, task, gather)
             except (KeyError, IndexError, TypeError, ValueError):  # somebody else made it
                 return stock(message, body, ack, reject, callbacks, **more)
             if request.id in state.revoked and request.revoked():

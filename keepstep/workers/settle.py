@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from uuid import uuid4
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid4
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from keepstep.checkpoint.chain import Link
 from keepstep.checkpoint.claims import Claim, claim_again
-from keepstep.checkpoint.commits import Committed, commit, landed, record_late, weigh
+from keepstep.checkpoint.commits import Committed, Kept, commit, commit_many, landed, record_late, weigh
 from keepstep.checkpoint.database import may_pass
 from keepstep.steps.decide import Decision, describe, hold
 from keepstep.steps.errors import StateTooLarge
@@ -20,6 +22,15 @@ from keepstep.workers.patience import COMMIT, patient
 from keepstep.workers.transaction import Transaction, TransactionLost
 
 log = logging.getLogger("keepstep.step")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A step that has returned, and what is to become of its case. took: seconds since the claim."""
+
+    claim: Claim
+    decision: Decision
+    took: float
 
 
 def settle(
@@ -50,6 +61,32 @@ def settle(
         log.warning("%s: late: the lease was lost; what it changed is kept in the history", name(claimed))
         patient(COMMIT)(record_late, engine.db, claimed, decision)
     return committed
+
+
+def settle_many(engine: Engine, done: Sequence[Done]) -> list[Committed]:
+    """Commit decisions to go on, together. What can't be, is settled by itself: each case as if it were alone."""
+    kept: dict[UUID, Kept] = {}
+    for one in done:
+        decision, stored = _weighed(engine, one.claim, one.decision)
+        if stored is not None:
+            version = engine.registry.versions[one.claim.workflow]
+            kept[one.claim.delivery.case] = Kept(one.claim, decision, stored, version, one.took)
+    together: dict[UUID, Committed] = {}
+    if len(kept) > 1:
+        try:
+            together = patient(COMMIT)(commit_many, engine.db, list(kept.values()))
+        except SQLAlchemyError as error:  # one of them is refused: each tells for itself which
+            log.warning("a batch is committed one by one: %s", error)
+    settled: list[Committed] = []
+    for one in done:
+        committed = together.get(one.claim.delivery.case)
+        if committed is not None:
+            _log(one.claim, one.decision)
+        else:
+            committed = settle(engine, one.claim, one.decision, time.monotonic() - one.took, None)
+        if committed is not None:
+            settled.append(committed)
+    return settled
 
 
 def name(claimed: Claim) -> str:

@@ -20,6 +20,7 @@ from kombu.transport import redis as stock
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from keepstep.config.celery_options import broker_priority
+from keepstep.workers.take import TakesMany
 from keepstep.workers.unacked import LightQoS
 
 NAME, LIGHT_NAME = "redis-keepstep", "redis-keepstep-light"
@@ -60,8 +61,8 @@ class Channel(stock.Channel):
         return name
 
 
-class LightChannel(Channel):
-    """Its book-keeping of keepstep's messages is light."""
+class LightChannel(TakesMany, Channel):
+    """It takes several messages at a time, and its book-keeping of keepstep's own is light."""
 
     QoS = LightQoS
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from kombu.transport import redis as stock
 from kombu.transport import virtual
+from kombu.utils.json import dumps
 
 from keepstep.workers.envelope import HOOK_TASK, TASK
 
@@ -46,6 +47,18 @@ class LightQoS(stock.QoS):
         if requeue:
             self._put_back(message, leftmost=True)
         virtual.QoS.ack(self, delivery_tag)
+
+    def put_back(self, delivery_tag: str) -> None:
+        """Give a message of ours that nobody has begun with back to its queue, as it came, to be taken next."""
+        message = self._delivered.get(delivery_tag)
+        if message is None:  # the connection was lost since, and this with it
+            return
+        virtual.QoS.ack(self, delivery_tag)
+        raw, channel, to = message._raw, self.channel, message.delivery_info
+        priority = channel._get_message_priority(raw, reverse=False)
+        with channel.conn_or_acquire() as client:
+            for queue in channel._lookup(to["exchange"], to["routing_key"]):
+                client.rpush(channel._q_for_pri(queue, priority), dumps(raw))
 
     def restore_unacked(self, client: Any = None) -> None:
         """Give back what this worker had taken, as it ends in order."""

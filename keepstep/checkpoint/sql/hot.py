@@ -25,7 +25,7 @@ ANEW = """attempt = 0, failures = 0, crashes = 0, node_deaths = 0, deferrals = 0
          detail = null, reason = null"""
 """A step begins: nothing is counted yet, nothing is in doubt."""
 
-_LEASED = """deadline = clock_timestamp() + make_interval(secs => h.timeout),
+LEASED = """deadline = clock_timestamp() + make_interval(secs => h.timeout),
          heartbeat_due = clock_timestamp() + make_interval(secs => h.heartbeat_timeout)"""
 
 
@@ -35,6 +35,18 @@ def guard(move: str) -> str:
 
 
 FENCE = f"id = :id and lease = :lease and {guard('advance')}"
+
+CLAIMED = """
+select c.id, c.seq, c.step, c.queue, c.pinned_queue, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals,
+       c.verifications, c.doubt, c.detail::text as detail, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
+       extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
+       k.workflow, k.thread_id, k.run,
+       (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
+          from keepstep.checkpoints p
+         where p.case_id = c.id and p.seq between c.snapshot_seq and c.seq)::text as chain
+  from claimed c join keepstep.cases k on k.id = c.id
+"""
+"""What a step needs of its head, its case and its checkpoints, after a CTE `claimed`."""
 
 # Take the lease of a queued case and load what its step needs. Repeated with the same lease, it recognises itself.
 # Without a durable flush where losing the claim does no harm (policy "retry"): `asked` sets that for this transaction,
@@ -48,30 +60,21 @@ with asked as materialized (
 ), claimed as (
   update keepstep.heads h
      set status = 'running', lease = :lease, owner = :owner, executor = :executor,
-         attempt = h.attempt + case when h.lease is null then 1 else 0 end, {_LEASED}, due_at = {GRID}
+         attempt = h.attempt + case when h.lease is null then 1 else 0 end, {LEASED}, due_at = {GRID}
     from asked
    where h.id = asked.id and asked.flush is not null
      and h.seq = :seq
      and (({guard("claim")} and not h.paused) or (status = 'running' and lease = :lease))
      and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
   returning h.*
-)
-select c.seq, c.step, c.queue, c.pinned_queue, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals,
-       c.verifications, c.doubt, c.detail::text as detail, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
-       extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
-       k.workflow, k.thread_id, k.run,
-       (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
-          from keepstep.checkpoints p
-         where p.case_id = c.id and p.seq between c.snapshot_seq and c.seq)::text as chain
-  from claimed c join keepstep.cases k on k.id = c.id
-""")
+){CLAIMED}""")
 
 # A late worker takes the lease again, its own one: only if nobody else has claimed the case since, in the same run, or
 # if the case is held, or waits to be verified, because of this very attempt. Repeated, it recognises itself.
 CLAIM_AGAIN = text(f"""
 update keepstep.heads h
    set status = 'running', lease = :lease, owner = :owner, executor = :executor, attempt = h.attempt + 1,
-       doubt = null, reason = null, {_LEASED}, due_at = {GRID}
+       doubt = null, reason = null, {LEASED}, due_at = {GRID}
   from keepstep.cases k
  where h.id = :id and h.seq = :seq and k.id = h.id and k.run = :run
    and ((h.{guard("claim")} and h.doubt is null) or (h.{guard("resolve")} and h.doubt = :lease)
@@ -81,7 +84,7 @@ update keepstep.heads h
 # The code that is about to call wants another policy than the head was given: before the call, and durably.
 TIGHTEN = text(f"update keepstep.heads set in_doubt = :in_doubt where {FENCE}")
 
-_CHECKPOINT = """
+CHECKPOINT = """
 insert into keepstep.checkpoints
        (case_id, seq, kind, step, status, target, lease, attempt, node, schema_version, is_snapshot, payload,
         key_read, cost, started_at)
@@ -89,10 +92,7 @@ select h.id, h.seq, :kind, :ran, :status, :target, :lease, :attempt, :owner, :sc
        cast(:payload as json), :key_read, cast(:cost as json), clock_timestamp() - make_interval(secs => :took)
   from h"""
 
-_ADVANCE = f"""
-with h as (
-  update keepstep.heads
-     set seq = seq + 1, status = :status, step = coalesce(:target, step),
+ADVANCED = f"""seq = seq + 1, status = :status, step = coalesce(:target, step),
          queue = coalesce(pinned_queue, :queue, queue),
          timeout = coalesce(:timeout, timeout), in_doubt = coalesce(:in_doubt, in_doubt),
          heartbeat_timeout = cast(:heartbeat_timeout as float8), schema_version = :schema_version, {FREE}, {ANEW},
@@ -100,10 +100,16 @@ with h as (
                                else coalesce(cast(:until as timestamptz),
                                              clock_timestamp() + make_interval(secs => :delay), 'infinity') end,
          entered_at = clock_timestamp(),
-         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight
+         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight"""
+"""How a head moves on to its next step, to a timer or to a wait, as assignments."""
+
+_ADVANCE = f"""
+with h as (
+  update keepstep.heads
+     set {ADVANCED}
    where {FENCE}
   returning id, seq, paused, queue, priority
-), k as ({_CHECKPOINT})"""
+), k as ({CHECKPOINT})"""
 
 # Write the checkpoint and move the head on to the next step (queued), or to a timer (sleeping).
 COMMIT = text(f"{_ADVANCE} select seq, paused, queue, priority from h")
@@ -126,7 +132,7 @@ with h as (
          snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight
    where {FENCE}
   returning id, seq, paused, queue, priority, deadline
-), k as ({_CHECKPOINT})
+), k as ({CHECKPOINT})
 select seq, paused, queue, priority, deadline from h
 """)
 
@@ -166,7 +172,7 @@ END_CASE = """update keepstep.cases c
 COMPLETE = text(f"""
 with gone as (
   delete from keepstep.heads where {FENCE} returning id, seq
-), h as (select id, seq + 1 as seq from gone), k as ({_CHECKPOINT}), c as (
+), h as (select id, seq + 1 as seq from gone), k as ({CHECKPOINT}), c as (
   {END_CASE.format(status="'completed'", error="null")})
 select seq, false as paused from h
 """)

@@ -1,0 +1,142 @@
+"""A batch: quick steps of several cases, claimed together, run one after the other, committed together.
+
+Each step keeps its own lease, attempt, key, deadline and log line; together are the statements, the flush, and the
+messages. A step that turns out slow holds nobody: a watching thread commits what is done by then, and gives back what
+has not begun.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import uuid4
+
+from keepstep.checkpoint.claims import Claim, claim_many, give_back
+from keepstep.checkpoint.ring import Delivery
+from keepstep.steps.decide import Decision
+from keepstep.workers.engine import Engine
+from keepstep.workers.failpoints import reach
+from keepstep.workers.patience import CLAIM, COMMIT, patient
+from keepstep.workers.settle import Done, settle_many
+
+SLOW = 0.02
+"""Seconds. A step that takes longer has no company any more."""
+LOOK = 0.01
+"""Seconds between two looks of the watching thread, while a batch runs."""
+
+log = logging.getLogger("keepstep.step")
+
+
+class Batch:
+    """The steps that one process runs in a row. Its own thread and the watching one share it under a lock.
+
+    The lock is held while the database is written, and never while a step runs.
+    """
+
+    def __init__(self, engine: Engine, claims: Sequence[Claim]):
+        self._engine, self._lock = engine, threading.Lock()
+        self._waiting, self._done = deque(claims), list[Done]()
+        self._since: float | None = None
+
+    def next(self) -> Claim | None:
+        """The step to run now; None when there is none left."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            self._since = time.monotonic()
+            return self._waiting.popleft()
+
+    def keep(self, claim: Claim, decision: Decision, took: float) -> bool:
+        """Keep a decision to commit it with the others. False: it is one to be carried out by itself."""
+        with self._lock:
+            self._since = None
+            if decision.move != "advance":
+                return False
+            self._done.append(Done(claim=claim, decision=decision, took=took))
+            return True
+
+    def part_if_slow(self) -> None:
+        """When the present step takes long: commit what is done, and let others have what has not begun."""
+        with self._lock:
+            if self._since is not None and time.monotonic() - self._since > SLOW:
+                self._commit()
+                self._give_back()
+
+    def finish(self) -> None:
+        """Commit what is done. What has not begun goes back: this process is told to end."""
+        with self._lock:
+            self._since = None
+            self._commit()
+            self._give_back()
+
+    def _commit(self) -> None:
+        done, self._done = self._done, []
+        if not done:
+            return
+        committed = settle_many(self._engine, done)
+        for one in done:
+            reach("committed", one.claim.delivery.case, one.claim.delivery.seq)
+        self._engine.bell.ring([one.ring for one in committed if one.ring is not None])
+        for one in done:
+            reach("published", one.claim.delivery.case, one.claim.delivery.seq)
+
+    def _give_back(self) -> None:
+        waiting, self._waiting = list(self._waiting), deque()
+        if waiting:
+            self._engine.bell.ring(patient(COMMIT)(give_back, self._engine.db, waiting))
+
+
+def claim_batch(engine: Engine, deliveries: Sequence[Delivery]) -> list[Claim]:
+    """Claim those that may run in company; the others may be run alone."""
+    for delivery in deliveries:
+        reach("claiming", delivery.case, delivery.seq)
+    once = list({delivery.case: delivery for delivery in deliveries}.values())
+    claims: list[Claim] = patient(CLAIM)(claim_many, engine.db, once, engine.claimant, [uuid4() for _ in once])
+    return claims
+
+
+@contextmanager
+def watched(batch: Batch) -> Iterator[None]:
+    """Have the watching thread of this process look after the batch, until it is finished."""
+    _watch.look_after(batch)
+    try:
+        yield
+    finally:
+        _watch.look_after(None)
+        batch.finish()
+
+
+class _Watch:
+    """One thread for each process that runs batches, started with the first."""
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self._there, self._pid = threading.Event(), 0
+
+    def look_after(self, batch: Batch | None) -> None:
+        if self._pid != os.getpid():  # a child has none of its parent's threads
+            self._there, self._pid = threading.Event(), os.getpid()
+            threading.Thread(target=self._look, args=(self._there,), name="keepstep-batch", daemon=True).start()
+        self._batch = batch
+        if batch is None:
+            self._there.clear()
+        else:
+            self._there.set()
+
+    def _look(self, there: threading.Event) -> None:
+        while there.wait():
+            time.sleep(LOOK)
+            batch = self._batch
+            if batch is not None:
+                try:
+                    batch.part_if_slow()
+                except Exception:
+                    log.exception("an error of the engine; the sweep recovers")
+
+
+_watch = _Watch()

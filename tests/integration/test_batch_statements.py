@@ -1,0 +1,141 @@
+"""Claiming and committing several cases in one statement: each case is treated as if it were alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from keepstep import Client
+from keepstep.checkpoint import claims, commits
+from keepstep.checkpoint.claims import Claim
+from keepstep.checkpoint.commits import Committed, Kept
+from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.ring import Delivery
+from keepstep.config.settings import postgres_url
+from tests.support.hand import MAX, Hand
+
+
+@pytest.fixture(params=[True, False], ids=["prepared", "plain"])
+def hand(request: pytest.FixtureRequest, database_url: str) -> Iterator[Hand]:
+    database = Database(postgres_url(database_url), prepare=request.param)
+    yield Hand(database)
+    database.dispose()
+
+
+def started(hand: Hand, *names: str) -> list[Delivery]:
+    return [Delivery(case=ring.case, seq=0) for ring in (hand.start(name) for name in names)]
+
+
+def claimed(hand: Hand, deliveries: list[Delivery], leases: list[UUID] | None = None) -> dict[str, Claim]:
+    got = claims.claim_many(hand.db, deliveries, hand.claimant, leases or [uuid4() for _ in deliveries])
+    return {claim.thread_id: claim for claim in got}
+
+
+def kept(hand: Hand, claim: Claim, value: Any = None) -> Kept:
+    decision = hand.decide(claim, value)
+    stored = commits.weigh(claim, decision, max_state_bytes=MAX)
+    assert stored is not None
+    return Kept(claim=claim, decision=decision, stored=stored, version=1, took=0.01)
+
+
+def committed(hand: Hand, *claims: Claim) -> dict[UUID, Committed]:
+    return commits.commit_many(hand.db, [kept(hand, claim, {"value": claim.thread_id}) for claim in claims])
+
+
+def test_all_are_claimed_and_each_goes_on_by_itself(hand: Hand, client: Client) -> None:
+    first = claimed(hand, started(hand, "A", "B", "C"))
+    assert {name: (c.step, c.attempt, c.state["log"]) for name, c in first.items()} == {
+        name: ("s1", 1, []) for name in "ABC"
+    }
+    rings = [done.ring for done in committed(hand, *first.values()).values()]
+    assert {(ring.thread_id, ring.seq, ring.step) for ring in rings if ring} == {(name, 1, "s2") for name in "ABC"}
+    second = claimed(hand, [Delivery(case=ring.case, seq=ring.seq) for ring in rings if ring])
+    assert {name: claim.state["value"] for name, claim in second.items()} == {name: name for name in "ABC"}
+
+
+def test_they_write_what_one_by_one_writes(hand: Hand) -> None:
+    together, alone = started(hand, "A", "B")
+    commits.commit_many(hand.db, [kept(hand, claim, {"value": 7}) for claim in claimed(hand, [together]).values()])
+    one = hand.claim(alone.case)
+    assert one is not None
+    hand.commit(one, {"value": 7})
+
+    def written(case: UUID) -> list[dict[str, Any]]:
+        found = []
+        for table, key in (("heads", "id"), ("checkpoints", "case_id")):
+            select = sa.text(f"select to_jsonb(t) as row from keepstep.{table} t where {key} = :id")
+            rows = [row.row for row in hand.db.all(select, {"id": case})]
+            found += [{name: value for name, value in row.items() if name not in OWN} for row in rows]
+        return found
+
+    assert written(together.case) == written(alone.case)
+
+
+OWN = {"id", "case_id", "lease", "due_at", "entered_at", "started_at", "at"}
+"""What differs between any two cases: identities and instants."""
+
+
+def test_what_a_death_would_put_in_doubt_or_is_suspected_of_one_is_left_to_run_alone(
+    hand: Hand, client: Client
+) -> None:
+    deliveries = started(hand, "plain", "hold", "crashed", "doubted", "paused", "newer", "moved")
+    by_name = dict(zip(("plain", "hold", "crashed", "doubted", "paused", "newer", "moved"), deliveries, strict=True))
+    change = {
+        "hold": "in_doubt = 'hold'",
+        "crashed": "crashes = 1",
+        "doubted": f"doubt = '{uuid4()}'",
+        "paused": "paused = true",
+        "newer": "schema_version = 9",
+        "moved": "seq = 4",
+    }
+    for name, what in change.items():
+        hand.db.run(sa.text(f"update keepstep.heads set {what} where id = :id"), {"id": by_name[name].case})
+    assert set(claimed(hand, deliveries)) == {"plain"}
+    running = [case.thread_id for case in client.list(status="running")]
+    assert running == ["plain"], "nothing else was changed"
+
+
+def test_what_somebody_has_locked_is_passed_over_and_nobody_waits(hand: Hand, db: Database) -> None:
+    deliveries = started(hand, "A", "B")
+    with db.transaction() as other:
+        other.execute(sa.text("select 1 from keepstep.heads where id = :id for update"), {"id": deliveries[0].case})
+        assert set(claimed(hand, deliveries)) == {"B"}
+    assert set(claimed(hand, deliveries)) == {"A"}
+
+
+def test_a_lost_reply_claims_again_under_the_same_leases(hand: Hand) -> None:
+    deliveries = started(hand, "A", "B")
+    leases = [uuid4(), uuid4()]
+    first, again = claimed(hand, deliveries, leases), claimed(hand, deliveries, leases)
+    assert {(n, c.lease, c.attempt) for n, c in first.items()} == {(n, c.lease, c.attempt) for n, c in again.items()}
+    assert claimed(hand, deliveries) == {}, "under other leases there is nothing to claim"
+
+
+def test_one_that_has_lost_its_lease_takes_nobody_along(hand: Hand, client: Client) -> None:
+    got = claimed(hand, started(hand, "A", "B", "C"))
+    client.cancel("ten", "B")
+    done = committed(hand, *got.values())
+    assert set(done) == {got["A"].delivery.case, got["C"].delivery.case}
+    assert client.get("ten", "B").status == "cancelled"
+    assert committed(hand, *got.values()) == {}, "nor is anything written twice"
+    assert [len(client.history("ten", name)) for name in "AC"] == [2, 2]
+
+
+def test_one_that_is_paused_meanwhile_is_committed_and_not_rung(hand: Hand, client: Client) -> None:
+    got = claimed(hand, started(hand, "A", "B"))
+    client.pause("ten", "A")
+    done = committed(hand, *got.values())
+    assert done[got["A"].delivery.case].ring is None
+    assert done[got["B"].delivery.case].ring is not None
+    assert (client.get("ten", "A").step, client.get("ten", "A").paused) == ("s2", True)
+
+
+def test_text_that_postgresql_does_not_take_apart_is_stored_as_it_is(hand: Hand, client: Client) -> None:
+    claim = claimed(hand, started(hand, "A"))["A"]
+    odd = "a\x00b \\ \" ' {}, null \u2028 \U0001f600"
+    commits.commit_many(hand.db, [kept(hand, claim, {"value": odd})])
+    assert client.state("ten", "A")["value"] == odd
