@@ -23,14 +23,24 @@ class Link:
     weight: int
 
 
-def link(before: JSON, after: JSON, weight: int, *, max_bytes: int, snapshot: bool = False) -> Link:
+def link(
+    before: JSON,
+    after: JSON,
+    weight: int,
+    *,
+    max_bytes: int,
+    snapshot: bool = False,
+    text: str | None = None,
+    shrinks: int | None = None,
+) -> Link:
     """Choose between a delta and a snapshot: a snapshot when the deltas since the last one would outweigh it.
 
     weight: of the deltas so far. max_bytes: a larger state is refused with StateTooLarge, before anything is written.
     What a delta takes away weighs too, because the snapshot still holds it. So a load reads at most about twice the
-    state, and writes stay proportional to the change.
+    state, and writes stay proportional to the change. text: of `after`, and shrinks: by how many bytes it is shorter
+    than `before`, where the caller knows that.
     """
-    whole = codec.encode(after)
+    whole = codec.encode(after) if text is None else text
     size = len(whole.encode())
     if size > max_bytes:
         raise StateTooLarge(
@@ -40,7 +50,7 @@ def link(before: JSON, after: JSON, weight: int, *, max_bytes: int, snapshot: bo
     change = "" if snapshot else codec.encode(diff(before, after))
     weight += len(change.encode()) + DELTA_OVERHEAD
     if not snapshot and weight <= size:
-        weight += max(0, len(codec.encode(before).encode()) - size)
+        weight += max(0, len(codec.encode(before).encode()) - size if shrinks is None else shrinks)
     if snapshot or weight > size:
         return Link(payload=whole, is_snapshot=True, weight=0)
     return Link(payload=change, is_snapshot=False, weight=weight)

@@ -30,9 +30,9 @@ class Claimant:
 class Claim:
     """A leased attempt.
 
-    state: None when `damage` says why it can't be loaded. elapsed: seconds at this step. doubt: the lease of an attempt
-    whose call is in doubt, and to be verified by this one. detail: what the step's last heartbeat said. is_pinned: all
-    steps of the case run on its queue.
+    state: None when `damage` says why it can't be loaded. text: its JSON, if it is known. elapsed: seconds at this
+    step. doubt: the lease of an attempt whose call is in doubt, and to be verified by this one. detail: what the step's
+    last heartbeat said. is_pinned: all steps of the case run on its queue.
     """
 
     delivery: Delivery
@@ -58,6 +58,7 @@ class Claim:
     elapsed: float
     state: JSON | None
     damage: CheckpointDamaged | None
+    text: str | None = None
 
 
 def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim | None:

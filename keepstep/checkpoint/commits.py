@@ -17,6 +17,7 @@ from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import diff
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.checkpoint.sql import batch, hot
+from keepstep.checkpoint.targets import as_json
 from keepstep.steps.decide import Decision
 from keepstep.steps.step import Target
 from keepstep.steps.waits import Wait
@@ -42,7 +43,15 @@ def weigh(claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: b
     """What the checkpoint will store, None if it writes none; StateTooLarge before anything is written."""
     if decision.state is None or claim.state is None:
         return None
-    return link(claim.state, decision.state, claim.weight, max_bytes=max_state_bytes, snapshot=snapshot)
+    return link(
+        claim.state,
+        decision.state,
+        claim.weight,
+        max_bytes=max_state_bytes,
+        snapshot=snapshot,
+        text=decision.text,
+        shrinks=decision.shrinks,
+    )
 
 
 class Runs(Protocol):
@@ -152,6 +161,7 @@ def _next(claim: Claim, decision: Decision, stored: Link, version: int, lease: U
         deadline=row.deadline,
         elapsed=0.0,
         state=decision.state,
+        text=decision.text,
     )
 
 
@@ -263,31 +273,4 @@ def _ring(claim: Claim, decision: Decision, row: Row) -> Ring | None:
         workflow=claim.workflow,
         thread_id=claim.thread_id,
         priority=row.priority,
-    )
-
-
-def as_json(target: Target | None) -> dict[str, Any] | None:
-    """A target as it is kept with a wait: the node that goes on may not have the step's code."""
-    if target is None:
-        return None
-    return {
-        "step": target.step,
-        "queue": target.queue,
-        "timeout": target.timeout,
-        "in_doubt": target.in_doubt,
-        "heartbeat_timeout": target.heartbeat_timeout,
-    }
-
-
-def decode_target(text: str | None) -> Target | None:
-    """The target of stored JSON."""
-    if text is None:
-        return None
-    stored = codec.decode(text)  # a newer release may have put more into it
-    return Target(
-        step=stored["step"],
-        queue=stored["queue"],
-        timeout=stored["timeout"],
-        in_doubt=stored["in_doubt"],
-        heartbeat_timeout=stored.get("heartbeat_timeout"),
     )

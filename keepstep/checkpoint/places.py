@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.chain import assemble
-from keepstep.checkpoint.commits import decode_target
 from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.sql import steering as sql
+from keepstep.checkpoint.targets import decode_target
 from keepstep.steps import state as states
 from keepstep.steps.errors import IllegalMove, NewerState, NotRetryable, NotSkippable, UnknownStep
 from keepstep.steps.step import Step, Target

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.answers import asks_for
-from keepstep.checkpoint.commits import decode_target
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
 from keepstep.checkpoint.filters import check_limit, check_text
@@ -22,6 +21,7 @@ from keepstep.checkpoint.payloads import Fits, misfit, unchecked
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import signals as sql
+from keepstep.checkpoint.targets import decode_target
 from keepstep.checkpoint.votes import more_needed, votes_of, why_not_counted
 from keepstep.steps import state as states
 from keepstep.steps.decide import storable

@@ -6,6 +6,7 @@ import traceback as tracebacks
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -22,7 +23,7 @@ from keepstep.steps.workflow import Workflow
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What a decision may look at: the definition, the state before, and the counters of the step.
+    """What a decision may look at: the definition, the state before (and its JSON text), and the counters of the step.
 
     failures: how often this step has raised so far. elapsed: seconds since the case reached it. verifications: how
     often its verification came to nothing. settling: seconds that an outside system gets before it is asked about a
@@ -32,6 +33,7 @@ class View:
     workflow: Workflow
     step: Step
     before: states.JSON
+    before_text: str | None = None
     failures: int = 0
     elapsed: float = 0.0
     verifications: int = 0
@@ -73,7 +75,8 @@ IN_DOUBT = "in doubt: nobody knows whether the call took effect"
 class Decision:
     """What becomes of the case.
 
-    move: its row in the table of moves. state: the new state; None when no checkpoint is written. target: the next
+    move: its row in the table of moves. state: the new state; None when no checkpoint is written. text: its JSON, and
+    shrinks: by how many bytes it is shorter than the one before, where that is known already. target: the next
     step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. error: what went wrong,
     as JSON, for the attempts table and for people. doubt: see Doubt. cost, key_read: what the call said of itself.
     """
@@ -81,6 +84,8 @@ class Decision:
     move: str
     status: Status
     state: states.JSON | None = None
+    text: str | None = None
+    shrinks: int | None = None
     target: Target | None = None
     delay: float | None = None
     until: datetime | None = None
@@ -143,27 +148,28 @@ def returned(view: View, result: Returned) -> Decision:
     if isinstance(outcome, Fail):
         why = storable(str(outcome.why)[:4000])
         return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": why})
-    state = states.merge(view.workflow.state, view.before, result.copy, update)
+    state, text = states.merged(view.workflow.state, view.before, result.copy, update)
+    shrinks = None if view.before_text is None else len(view.before_text.encode()) - len(text.encode())
+    new = partial(Decision, state=state, text=text, shrinks=shrinks)
     if isinstance(outcome, Finish):
-        return Decision(move="complete", status=Status.COMPLETED, state=state)
+        return new(move="complete", status=Status.COMPLETED)
     if isinstance(outcome, WaitFor | WaitTogether):
         waits = waits_of(view.workflow, view.step, outcome)
-        return Decision(move="wait", status=Status.WAITING, state=state, waits=waits)
+        return new(move="wait", status=Status.WAITING, waits=waits)
     target = _next(view, outcome)
     if isinstance(outcome, Sleep):
         if target is None:
             raise UnknownStep(f"the last step {view.step.name!r} sleeps, but no step comes after it: name then=")
-        return Decision(
+        return new(
             move="sleep",
             status=Status.SLEEPING,
-            state=state,
             target=target.target,
             delay=outcome.seconds,
             until=outcome.until,
         )
     if target is None:
-        return Decision(move="complete", status=Status.COMPLETED, state=state)
-    return Decision(move="advance", status=Status.QUEUED, state=state, target=target.target)
+        return new(move="complete", status=Status.COMPLETED)
+    return new(move="advance", status=Status.QUEUED, target=target.target)
 
 
 def _outcome(view: View, result: Returned) -> tuple[Outcome | None, dict[str, Any]]:

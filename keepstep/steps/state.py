@@ -10,7 +10,7 @@ import json
 import math
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -21,20 +21,38 @@ JSON = dict[str, Any]
 """A state as plain JSON values: the keys are field names."""
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNSERIALISABLE = (PydanticSerializationError, UnicodeError, ValueError, RecursionError)
 
 
-def load(model: type[BaseModel], stored: Mapping[str, Any]) -> BaseModel:
-    """Make the model from stored JSON; BadState names the first field that doesn't fit.
+def load(model: type[BaseModel], stored: Mapping[str, Any], text: str | None = None) -> BaseModel:
+    """Make the model from stored JSON; BadState names the first field that doesn't fit. text: its JSON, if it is known.
 
     Validated as JSON, not as Python values: so a strict model takes its dates and tuples back.
     """
-    return _from_json(model, stored, _encode(stored, model.__name__))
+    return _from_json(model, stored, text or text_of(stored, model.__name__))
+
+
+def text_of(stored: Mapping[str, Any], name: str = "") -> str:
+    """The text of a JSON value as it is stored: compact, in Unicode. BadState names what can't be JSON."""
+    return _encode(stored, name)
+
+
+class Stored(NamedTuple):
+    """A state as JSON, and its text as it is stored."""
+
+    state: JSON
+    text: str
 
 
 def dump(state: BaseModel) -> JSON:
     """Make JSON from a valid state, and prove that it comes back as it was."""
+    return store(state).state
+
+
+def store(state: BaseModel) -> Stored:
+    """The same, with the text."""
     model = type(state)
     try:
         # round_trip: what can be loaded again, so no computed fields
@@ -44,7 +62,8 @@ def dump(state: BaseModel) -> JSON:
         raise BadState(f"{model.__name__}{path} can't be JSON: {str(error).splitlines()[0]}", path=path) from None
     if not isinstance(stored, dict):
         raise BadState(f"{model.__name__} becomes a {type(stored).__name__} in JSON, and not an object with its fields")
-    back = _from_json(model, stored, _encode(stored, model.__name__))
+    text = _encode(stored, model.__name__)
+    back = _from_json(model, stored, text)
     lost = _difference(state, back)
     if lost is not None:
         path, value = lost
@@ -54,10 +73,15 @@ def dump(state: BaseModel) -> JSON:
             "pydantic can restore, or keep a reference",
             path=path,
         )
-    return stored
+    return Stored(stored, text)
 
 
 def merge(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping[str, Any]) -> JSON:
+    """The new state, see `merged`."""
+    return merged(model, before, copy, update).state
+
+
+def merged(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping[str, Any]) -> Stored:
     """The new state: `before`, with what the step changed in its copy and with what it returned.
 
     Raises BadOutcome if one field was changed both ways, BadState if the result doesn't fit the model or JSON.
@@ -72,8 +96,8 @@ def merge(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping
     changed = _fields(copy)
     if update:
         _refuse_changed_both_ways(before, _fields(load(model, before)), changed, update)
-    merged = {**changed, **update}
-    return dump(_made(model, merged, lambda: model.model_validate(merged, by_name=True, by_alias=False)))
+    whole = {**changed, **update}
+    return store(_made(model, whole, lambda: model.model_validate(whole, by_name=True, by_alias=False)))
 
 
 def changes(model: type[BaseModel], returned: BaseModel) -> dict[str, Any]:
@@ -121,15 +145,18 @@ def _refuse_changed_both_ways(
 
 
 # ------------------------------------------------------------------------------------------------ making the model
-def _encode(value: Any, name: str) -> bytes:
+def _encode(value: Any, name: str) -> str:
+    """The text of a value as it is stored: compact, in Unicode."""
     try:
-        return json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+        text = _ENCODER.encode(value)
+        text.encode("utf-8")
+        return text
     except (TypeError, ValueError, RecursionError) as error:
         path, reason = _unfit(value) or ("", str(error))
         raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path) from None
 
 
-def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: bytes) -> BaseModel:
+def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: str) -> BaseModel:
     return _made(model, stored, lambda: model.model_validate_json(text, by_name=True, by_alias=False))
 
 

@@ -29,6 +29,9 @@ SLOW = 0.02
 LOOK = 0.01
 """Seconds between two looks of the watching thread, while a batch runs."""
 
+IDLE = 1.0
+"""Seconds without a batch after which it doesn't look any more, until the next one."""
+
 log = logging.getLogger("keepstep.step")
 
 
@@ -112,7 +115,10 @@ def watched(batch: Batch) -> Iterator[None]:
 
 
 class _Watch:
-    """One thread for each process that runs batches, started with the first."""
+    """One thread for each process that runs batches, started with the first.
+
+    It looks every now and then by itself, so that a batch need not wake it; after a while without any it sleeps.
+    """
 
     def __init__(self) -> None:
         self._batch: Batch | None = None
@@ -123,20 +129,27 @@ class _Watch:
             self._there, self._pid = threading.Event(), os.getpid()
             threading.Thread(target=self._look, args=(self._there,), name="keepstep-batch", daemon=True).start()
         self._batch = batch
-        if batch is None:
-            self._there.clear()
-        else:
+        if batch is not None and not self._there.is_set():
             self._there.set()
 
     def _look(self, there: threading.Event) -> None:
+        idle = 0
         while there.wait():
             time.sleep(LOOK)
             batch = self._batch
+            idle = idle + 1 if batch is None else 0
             if batch is not None:
-                try:
-                    batch.part_if_slow()
-                except Exception:
-                    log.exception("an error of the engine; the sweep recovers")
+                self._part(batch)
+            elif idle * LOOK > IDLE:
+                there.clear()
+                if self._batch is not None:  # one came just now
+                    there.set()
+
+    def _part(self, batch: Batch) -> None:
+        try:
+            batch.part_if_slow()
+        except Exception:
+            log.exception("an error of the engine; the sweep recovers")
 
 
 _watch = _Watch()

@@ -156,13 +156,15 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
     if step is None:
         return _unknown_step(engine, claimed, list(workflow.steps))
     try:
-        state = states.load(workflow.state, claimed.state)
+        text = claimed.text or states.text_of(claimed.state)
+        state = states.load(workflow.state, claimed.state, text)
     except BadState as error:
         return hold("the stored state doesn't fit the model", describe(error))
     view = View(
         workflow=workflow,
         step=step,
         before=claimed.state,
+        before_text=text,
         failures=claimed.failures,
         elapsed=claimed.elapsed,
         verifications=claimed.verifications,

@@ -19,14 +19,24 @@ from billiard.common import terminate_handler_fired
 SOFT_LIMIT, END = signal.SIGUSR1, signal.SIGTERM
 
 
-class _HeldBack:
-    """Stands in for a handler that raises."""
+class _Gate:
+    """Stands in for a handler that raises. It lets the signal through while it is open, and keeps it otherwise."""
 
     def __init__(self, raising: Any):
-        self.raising, self.came = raising, False
+        self.raising, self.came, self.open = raising, False, False
 
-    def __call__(self, *_: Any) -> None:
-        self.came = True
+    def __call__(self, number: int, frame: Any) -> None:
+        if not self.open:
+            self.came = True
+        elif callable(self.raising):
+            self.raising(number, frame)
+        else:  # the system's own way of taking it
+            signal.signal(number, self.raising)
+            signal.raise_signal(number)
+
+
+_gates: dict[int, _Gate] = {}
+"""Those that stand now, in the main thread."""
 
 
 @contextmanager
@@ -38,37 +48,36 @@ def uninterrupted() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals are the main thread's
         return
-    held = {number: _HeldBack(signal.getsignal(number)) for number in (SOFT_LIMIT, END)}
-    for number, handler in held.items():
-        signal.signal(number, handler)
+    gates: dict[int, _Gate] = {number: _Gate(signal.getsignal(number)) for number in (SOFT_LIMIT, END)}
+    for number, gate in gates.items():
+        signal.signal(number, gate)
+    _gates.update(gates)
     try:
-        yield lambda: held[END].came
+        yield lambda: gates[END].came
     finally:
-        for number, handler in held.items():
-            signal.signal(number, handler.raising)
-        if held[END].came:
+        _gates.clear()
+        for number, gate in gates.items():
+            signal.signal(number, gate.raising)
+        if gates[END].came:
             signal.raise_signal(END)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Let them through again, inside of `uninterrupted`; what came before the step is delivered at once."""
-    held = {number: signal.getsignal(number) for number in (SOFT_LIMIT, END)}
-    ours = {number: handler for number, handler in held.items() if isinstance(handler, _HeldBack)}
-    if threading.current_thread() is not threading.main_thread() or not ours:
+    if not _gates or threading.current_thread() is not threading.main_thread():
         yield
         return
-    for number, handler in ours.items():
-        signal.signal(number, handler.raising)
     try:
-        for number, handler in ours.items():
-            if handler.came:
-                handler.came = False
+        for number, gate in _gates.items():
+            gate.open = True
+            if gate.came:
+                gate.came = False
                 signal.raise_signal(number)
         yield
     finally:
-        for number, handler in ours.items():
-            signal.signal(number, handler)
+        for gate in _gates.values():
+            gate.open = False
 
 
 def is_ending(error: BaseException) -> bool:
