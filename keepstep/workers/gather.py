@@ -62,14 +62,15 @@ class Gather:
         """A process of the pool is ours."""
         self._asked, self._moved = False, time.monotonic()
         group = [request for request in self._next() if not request.revoked()]
-        if self._waiting:
-            self._ask()
         if not group:
             self._slots.release()
         elif len(group) == 1:
             self._consumer.controller._process_task(group[0])
         else:
             self._submit(group)
+        if self._waiting and not self._asked:
+            self._asked = True
+            self._slots.acquire(self._free)
 
     def _next(self) -> list[Any]:
         """The request whose turn it is, and its company."""

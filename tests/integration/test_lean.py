@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from keepstep.config.settings import read_settings
 from keepstep.workers.envelope import envelope
 from tests import flows
 from tests.support.eventually import eventually
+from tests.support.heard import Heard
 from tests.support.trace import Trace
 
 STOCK = {"KEEPSTEP_LEAN": "false", "KEEPSTEP_PREPARED_STATEMENTS": "false"}
@@ -152,34 +152,18 @@ def test_a_terminated_step_goes_back(client: Client, start_worker, app: Celery, 
 
 @pytest.mark.parametrize("inline", ["0", "5"])
 def test_events_tell_of_every_step_once(client: Client, start_worker, app: Celery, inline: str) -> None:
-    seen: list[dict[str, Any]] = []
-    over = threading.Event()
-
-    def receive() -> None:
-        with app.connection_for_read() as connection:
-            receiver = app.events.Receiver(connection, handlers={"*": seen.append})
-            while not over.is_set():
-                try:
-                    receiver.capture(limit=None, timeout=0.5)
-                except TimeoutError:
-                    continue
-
-    listener = threading.Thread(target=receive, daemon=True)
-    listener.start()
+    heard = Heard(app)
     start_worker(env={"KEEPSTEP_EVENTS": "true", "KEEPSTEP_INLINE_SECONDS": inline})
+    eventually(heard.anything, 20)
     client.start("ten", "A", {})
     client.wait("ten", "A", 30)
-
-    def told(kind: str) -> list[dict[str, Any]]:
-        return [event for event in seen if event["type"] == f"task-{kind}"]
-
-    eventually(lambda: len(told("succeeded")) == 10, 20, "ten events of success")
-    over.set()
-    listener.join(5)
-    assert sorted(event["name"] for event in told("received")) == sorted(f"ten.s{i}" for i in range(1, 11))
-    assert len(told("started")) == 10
-    assert {event["uuid"] for event in told("succeeded")} == {event["uuid"] for event in told("received")}
-    assert all("'A'" in event["args"] for event in told("received"))
+    eventually(lambda: len(heard.of("task-succeeded")) == 10, 20, "ten events of success")
+    heard.close()
+    received = heard.of("task-received")
+    assert sorted(event["name"] for event in received) == sorted(f"ten.s{i}" for i in range(1, 11))
+    assert len(heard.of("task-started")) == 10
+    assert {event["uuid"] for event in heard.of("task-succeeded")} == {event["uuid"] for event in received}
+    assert all("'A'" in event["args"] for event in received)
 
 
 @pytest.mark.parametrize("concurrency", [1, pytest.param(2, marks=pytest.mark.slow)])

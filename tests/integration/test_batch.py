@@ -1,0 +1,176 @@
+"""Batches: quick steps of several cases go together, and each is treated as if it were alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from celery import Celery
+
+from keepstep import Client
+from keepstep.checkpoint.database import Database
+from keepstep.steps.keys import case_id, idempotency_key
+from tests import batch_flows
+from tests.batch_flows import NAMES
+from tests.support.eventually import eventually
+from tests.support.failpoints import Failpoints
+from tests.support.heard import Heard
+from tests.support.trace import Trace
+
+ENV = {"KEEPSTEP_WORKFLOWS": "tests.batch_flows"}
+WARM, CASES = 4, 32
+
+
+@pytest.fixture
+def client(database_url: str, broker_url: str) -> Iterator[Client]:
+    with Client(database_url, broker_url, workflows=batch_flows.ALL) as client:
+        yield client
+
+
+@pytest.fixture
+def failpoints(tmp_path: Path) -> Failpoints:
+    return Failpoints(tmp_path / "failpoints")
+
+
+def warm(client: Client) -> None:
+    """Let the worker learn that the steps are quick."""
+    client.start_many("crowd", {f"W{i}": {} for i in range(WARM)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM, 20)
+
+
+def kept(client: Client, trace: Trace, thread_id: str, *, at_most: int = 1) -> None:
+    """One checkpoint a step, in order; each step's code ran so often at the most, under its one key."""
+    case = client.get("crowd", thread_id)
+    assert (case.status, case.state["log"]) == ("completed", NAMES)
+    assert [e.step for e in client.history("crowd", thread_id) if e.kind in ("start", "step")] == ["start", *NAMES]
+    assert max(Counter(line.step for line in trace.lines(thread_id)).values()) <= at_most
+    for line in trace.lines(thread_id):
+        assert line.key == str(idempotency_key(case.run, NAMES.index(line.step), line.step))
+
+
+def largest(db: Database) -> int:
+    """The most checkpoints of steps that one transaction wrote."""
+    select = "select max(n) from (select count(*) n from keepstep.checkpoints where kind = 'step' group by xmin) x"
+    return int(db.all(sa.text(select))[0][0])
+
+
+def attempts(db: Database) -> set[int]:
+    """Which attempts the steps' checkpoints are of."""
+    select = "select distinct attempt from keepstep.checkpoints where kind = 'step'"
+    return {row.attempt for row in db.all(sa.text(select))}
+
+
+def test_quick_steps_go_together_once_they_are_known_to_be_quick(
+    client: Client, start_worker, trace: Trace, db: Database
+) -> None:
+    start_worker(env=ENV, concurrency=1)
+    warm(client)
+    client.start_many("crowd", {f"A{i}": {} for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
+    for i in range(CASES):
+        kept(client, trace, f"A{i}")
+    assert 2 < largest(db) <= 16
+    assert attempts(db) == {1}
+
+
+def test_a_setting_keeps_each_by_itself(client: Client, start_worker, db: Database) -> None:
+    start_worker(env={**ENV, "KEEPSTEP_BATCH": "1"}, concurrency=1)
+    warm(client)
+    client.start_many("crowd", {f"A{i}": {} for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
+    assert largest(db) == 1
+
+
+def test_who_turns_out_slow_holds_nobody(client: Client, start_worker, trace: Trace, db: Database) -> None:
+    start_worker(env=ENV, concurrency=2)
+    warm(client)
+    slow = {"B7": {"how": "sleep", "seconds": 1.9}}
+    client.start_many("crowd", {f"B{i}": slow.get(f"B{i}", {}) for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES - 1, 30)
+    assert client.get("crowd", "B7").step == "s4", "the others are done while it sleeps"
+    client.wait("crowd", "B7", 20)
+    for i in range(CASES):
+        kept(client, trace, f"B{i}")
+    assert attempts(db) == {1}, "what was given back had not begun"
+
+
+def test_one_that_raises_and_one_that_hangs_fail_alone(client: Client, start_worker, trace: Trace) -> None:
+    start_worker(env=ENV, concurrency=1)
+    warm(client)
+    odd = {"C3": {"how": "raise"}, "C9": {"how": "hang"}}
+    client.start_many("crowd", {f"C{i}": odd.get(f"C{i}", {}) for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
+    for i in range(CASES):
+        kept(client, trace, f"C{i}", at_most=2 if f"C{i}" in odd else 1)
+    outcomes = {
+        name: [e.kind for e in client.history("crowd", name) if e.kind not in ("start", "step")] for name in odd
+    }
+    assert outcomes == {"C3": ["raised"], "C9": ["raised"]}
+
+
+def test_a_process_that_is_killed_takes_its_batch_along_and_loses_nothing(
+    client: Client, start_worker, trace: Trace, db: Database, failpoints: Failpoints
+) -> None:
+    start_worker(env={**ENV, **failpoints.env}, concurrency=1)
+    warm(client)
+    for i in range(0, CASES, 4):
+        failpoints.arm("called", case_id("crowd", f"D{i}"), 3, "kill")
+    client.start_many("crowd", {f"D{i}": {} for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 60)
+    assert not failpoints.armed()
+    for i in range(CASES):
+        kept(client, trace, f"D{i}", at_most=3)
+    crashes = Counter(e.kind for i in range(CASES) for e in client.history("crowd", f"D{i}"))["crashed"]
+    assert crashes < 8 * 16, "who was in company once when it died runs alone from then on"
+
+
+def test_a_worker_that_ends_in_order_finishes_what_it_has_begun_and_gives_back_the_rest(
+    client: Client, start_worker, trace: Trace, db: Database
+) -> None:
+    worker = start_worker(env=ENV, concurrency=1)
+    warm(client)
+    client.start_many("crowd", {f"E{i}": {"how": "sleep", "seconds": 0.5} for i in range(8)})
+    eventually(lambda: trace.lines("E0", "s4"), 20)
+    worker.stop()
+    assert client.counts("crowd").get("running", 0) == 0
+    start_worker(env=ENV, concurrency=4)
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + 8, 30)
+    for i in range(8):
+        kept(client, trace, f"E{i}")
+    assert attempts(db) == {1}
+
+
+def test_steps_that_wait_in_a_worker_whose_pool_is_busy_go_to_another(
+    client: Client, start_worker, trace: Trace
+) -> None:
+    first = start_worker(env=ENV, concurrency=1)
+    warm(client)
+    client.start("crowd", "F", {"how": "sleep", "seconds": 1.8})
+    eventually(lambda: trace.lines("F", "s4"), 20)
+    client.start_many("crowd", {f"F{i}": {} for i in range(CASES)})
+    start_worker(env=ENV, concurrency=1)
+    client.wait("crowd", "F", 20)
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + 1 + CASES, 30)
+    for i in range(CASES):
+        kept(client, trace, f"F{i}")
+    _, *children = first.tree()
+    assert {line.pid for line in trace.lines() if line.thread_id != "F"} - {child.pid for child in children}
+
+
+def test_each_step_has_its_own_request_and_events(client: Client, start_worker, broker_url: str) -> None:
+    with Celery(broker=broker_url, set_as_current=False) as app:
+        heard = Heard(app)
+        start_worker(env=ENV, concurrency=1)
+        eventually(heard.anything, 20)
+        warm(client)
+        client.start_many("crowd", {f"G{i}": {} for i in range(CASES)})
+        eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
+        steps = (WARM + CASES) * len(NAMES)
+        eventually(lambda: len(heard.of("task-succeeded")) >= steps, 10)
+        heard.close()
+    ids = {kind: [event["uuid"] for event in heard.of(f"task-{kind}")] for kind in ("received", "started", "succeeded")}
+    assert [len(found) for found in ids.values()] == [steps] * 3
+    assert len({uuid for found in ids.values() for uuid in found}) == steps
