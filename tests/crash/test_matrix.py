@@ -7,14 +7,11 @@ allowed only where the policy is "retry". A case that is held is moved by what a
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-import sqlalchemy as sa
 
 from keepstep import Client
 from keepstep.checkpoint.database import Database
@@ -26,8 +23,8 @@ from tests.matrix_flows import KINDS, MIDDLE
 from tests.support import outside
 from tests.support.eventually import eventually
 from tests.support.failpoints import Failpoints
+from tests.support.faults import FAULTS, Scene, kill_children
 from tests.support.servers import Urls
-from tests.support.worker import Worker
 
 ONLY = {"intended": "once", "answered": "once", "recorded": "once", "written": "transactional"}
 
@@ -63,62 +60,12 @@ class Cell:
 CELLS = [Cell(kind, point) for kind in KINDS for point in POINTS if ONLY.get(point, kind) == kind]
 
 
-@dataclass
-class Scene:
-    """What a fault may strike."""
-
-    worker: Worker
-    start_worker: Callable[[], Worker]
-    points: Failpoints
-    servers: Servers
-    db: Database
-
-
-def kill_children(scene: Scene) -> None:
-    """All but the sweep, which is in the main process: it halts before it rings for a case that has slept."""
-    for reached in scene.points.reached():
-        if reached.pid != scene.worker.pid:
-            os.kill(reached.pid, signal.SIGKILL)
-    scene.points.release()
-
-
-def kill_the_worker(scene: Scene) -> None:
-    scene.worker.kill()
-    scene.start_worker()
-
-
-def freeze_past_the_lease_then_thaw(scene: Scene) -> None:
-    """A zombie: taken for dead, and awake again when others have gone on without it."""
-    scene.worker.freeze()
-    scene.start_worker()
-    nodes = sa.text("select count(*) as n from keepstep.nodes")
-    owned = sa.text("select count(*) as n from keepstep.heads where owner is not null")
-    eventually(lambda: scene.db.all(nodes)[0].n == 1, 20, "the frozen node is taken for dead")
-    eventually(lambda: scene.db.all(owned)[0].n == 0, 20, "nothing runs any more")
-    scene.worker.thaw()
-    scene.points.release()
-
-
-def cut_connections(scene: Scene) -> None:
-    cut = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'keepstep %'"
-    scene.db.all(sa.text(cut))
-    scene.points.release()
-
-
-def lose_the_broker(scene: Scene) -> None:
-    scene.servers.valkey.kill()
-    scene.points.release()
-    scene.servers.valkey.start()
-
-
 MODES = {
     "lean": {},
     "stock": {"KEEPSTEP_LEAN": "false", "KEEPSTEP_PREPARED_STATEMENTS": "false"},
     "inline": {"KEEPSTEP_INLINE_SECONDS": "60"},
 }
 """Each mode of the engine, as settings. Inline, there is no message for the middle step, nor for the one after it."""
-
-FAULTS = [kill_children, kill_the_worker, freeze_past_the_lease_then_thaw, cut_connections, lose_the_broker]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from keepstep.checkpoint.database import Database
 from keepstep.steps.keys import case_id, idempotency_key
 from tests import batch_flows
 from tests.batch_flows import NAMES
+from tests.support.company import largest
 from tests.support.eventually import eventually
 from tests.support.failpoints import Failpoints
 from tests.support.heard import Heard
@@ -49,12 +50,6 @@ def kept(client: Client, trace: Trace, thread_id: str, *, at_most: int = 1) -> N
     assert max(Counter(line.step for line in trace.lines(thread_id)).values()) <= at_most
     for line in trace.lines(thread_id):
         assert line.key == str(idempotency_key(case.run, NAMES.index(line.step), line.step))
-
-
-def largest(db: Database) -> int:
-    """The most checkpoints of steps that one transaction wrote."""
-    select = "select max(n) from (select count(*) n from keepstep.checkpoints where kind = 'step' group by xmin) x"
-    return int(db.all(sa.text(select))[0][0])
 
 
 def attempts(db: Database) -> set[int]:
