@@ -34,6 +34,7 @@ from keepstep.steps.errors import (
 )
 from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, sleep_until
 from keepstep.steps.retry import Retry
+from keepstep.steps.secret import Secret
 from keepstep.steps.verdict import Done, Unknown
 from keepstep.steps.waiting import receive, wait_all, wait_any, wait_for
 from keepstep.steps.workflow import Workflow
@@ -77,6 +78,7 @@ __all__ = [
     "NotDone",
     "Outcome",
     "Retry",
+    "Secret",
     "StaleDecision",
     "StartPending",
     "StepResult",

@@ -142,10 +142,10 @@ def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
 
 
 def of_a_case(workflow: Workflow) -> dict[str, Any]:
-    """What a case keeps of its workflow as it begins: seconds of retention, and the events that have hooks."""
-    retention = workflow.retention
+    """What a case keeps of its workflow as it begins: its retention, its secrets, and the events that have hooks."""
     return {
-        "retention": None if retention is None else retention.total_seconds(),
+        "retention": codec.encode_or_none(workflow.kept_for or None),
+        "secrets": list(workflow.secrets) or None,
         "hooks": sorted(workflow.hooks) or None,
     }
 

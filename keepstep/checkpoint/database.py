@@ -80,6 +80,7 @@ class Database:
             pool_timeout=10,
             pool_pre_ping=self._ping,
             isolation_level="AUTOCOMMIT",
+            hide_parameters=True,  # a state may hold secrets, and an error goes to the log
             connect_args={
                 "connect_timeout": 5,
                 "application_name": self._name,
@@ -147,6 +148,15 @@ class Database:
         """A READ COMMITTED transaction, committed when the block ends without an error."""
         with self._translated() as connection:
             connection = connection.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A read-only transaction that sees one instant, for much to read: rows are fetched as they are asked for."""
+        with self._translated() as connection:
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True, "stream_results": True}
+            connection = connection.execution_options(**options)
             with connection.begin():
                 yield connection
 

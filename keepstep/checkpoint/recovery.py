@@ -1,4 +1,4 @@
-"""The sweep's statements as functions: wake, ring again, recover, prune. All are safe to run on every node at once."""
+"""The sweep's statements as functions: wake, ring again, recover. All are safe to run on every node at once."""
 
 from __future__ import annotations
 
@@ -174,12 +174,6 @@ def put_off(db: Database, case: UUID) -> None:
 def undelivered(db: Database, limits: Limits) -> list[UUID]:
     """Waiting cases that have a signal which a crash kept from being delivered."""
     return [row.id for row in db.all(sweep.UNDELIVERED, {"limit": limits.rows})]
-
-
-def prune(db: Database, limit: int) -> int:
-    """Delete ended cases past their retention, with all that is theirs; how many."""
-    row = db.one(sweep.PRUNE, {"limit": limit})
-    return 0 if row is None else int(row[0])
 
 
 def _recover(

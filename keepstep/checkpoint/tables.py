@@ -10,6 +10,8 @@ audit        what operators did, and why
 hooks        hooks that have to be called
 waits        what a case waits, or waited, for
 nodes        the workers, with their heartbeat
+blobs        large values of a case, once each
+erasures     what is left of a case that was erased
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
+from keepstep.checkpoint.storage_tables import storage_tables
 from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status
 
 SCHEMA = "keepstep"
@@ -42,7 +45,8 @@ cases = sa.Table(
     sa.Column("parent", UUID),
     sa.Column("tags", JSONB),
     sa.Column("input", sa.JSON, nullable=False),
-    sa.Column("retention", sa.Double),  # seconds after the end; NULL: kept for ever
+    sa.Column("retention", JSONB),  # seconds after the end, by final status; one that isn't there: for ever
+    sa.Column("secrets", ARRAY(sa.Text)),  # where the state has secret fields, as JSON pointers
     sa.Column("created_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("finished_at", _instant),
     sa.Column("expires_at", _instant),
@@ -57,6 +61,7 @@ cases = sa.Table(
     sa.CheckConstraint("(status is null) = (finished_at is null)", name="cases_finished"),
     sa.Index("cases_thread", "workflow", "thread_id", unique=True),
     sa.Index("cases_expire", "expires_at", postgresql_where=sa.text("expires_at is not null")),
+    sa.Index("cases_parent", "parent", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_tags", "tags", postgresql_using="gin"),
     sa.Index("cases_created", "created_at", "id"),
     sa.Index("cases_ended", "status", "created_at", "id", postgresql_where=sa.text("status is not null")),
@@ -291,3 +296,5 @@ nodes = sa.Table(
     sa.Column("seen_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     postgresql_with={"fillfactor": "50"},
 )
+
+blobs, erasures = storage_tables(metadata)

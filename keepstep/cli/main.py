@@ -40,6 +40,10 @@ COMMANDS = {
     "rewind": ("keepstep.cli.replay:rewind", "Let a case go on from an earlier checkpoint."),
     "fork": ("keepstep.cli.replay:fork", "Start another case from a checkpoint of this one."),
     "restart": ("keepstep.cli.replay:restart", "Let a case begin again."),
+    "prune": ("keepstep.cli.prune:prune", "Delete ended cases that are past their retention, now."),
+    "export": ("keepstep.cli.export:export", "Write all that the database has of a case, as JSON Lines."),
+    "erase": ("keepstep.cli.export:erase", "Delete everything of a case, for ever."),
+    "size": ("keepstep.cli.size:size", "Say what takes room in the database, and what is wrong with it."),
     "flower": ("keepstep.cli.flower:flower", "Run Flower for keepstep's workers, on 127.0.0.1."),
 }
 

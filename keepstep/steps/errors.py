@@ -107,6 +107,14 @@ class UnknownCase(CaseError):
         super().__init__(workflow, thread_id, "no such case. Check the thread id, or start it first.")
 
 
+class CaseErased(UnknownCase):
+    """The case was erased, as the law wanted it; all that is left says when (`at`) and by whom (`by`)."""
+
+    def __init__(self, workflow: str, thread_id: str, at: object, by: str | None):
+        CaseError.__init__(self, workflow, thread_id, f"it was erased at {at} by {by or 'nobody who said so'}.")
+        self.at, self.by = at, by
+
+
 class CaseConflict(CaseError):
     """The thread id is taken by a case that was started with another input."""
 
@@ -184,6 +192,10 @@ class NotRestartable(IllegalMove):
 
 class NotForkable(IllegalMove):
     """There is no such checkpoint to fork from, or nothing comes after it."""
+
+
+class NotErasable(IllegalMove):
+    """The case, or a child of it, hasn't ended: what it still writes would be back at once."""
 
 
 class EffectsWouldRepeat(CaseError):

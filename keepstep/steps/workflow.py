@@ -22,7 +22,9 @@ from keepstep.steps.definition import (
 )
 from keepstep.steps.errors import DefinitionError, UnknownStep
 from keepstep.steps.hooks import Event, Hook, check_hook
+from keepstep.steps.retention import Retention, check_kept, check_retention
 from keepstep.steps.retry import Retry
+from keepstep.steps.secret import secrets_of
 from keepstep.steps.step import InDoubt, OnExhausted, Step, StepFunction
 
 DEFAULT_QUEUE = "keepstep"
@@ -35,9 +37,11 @@ class Workflow:
     """A named definition of a state model and of steps, which follow one another in the order of declaration.
 
     name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
-    changes. retention: how long an ended case is kept, None for ever. queue, timeout, retry: defaults for the steps.
-    permanent: errors that no retry can mend, in any step. inline: for how long the worker that has finished a step may
-    go on with the next ones itself, instead of sending a message for each; for workflows of quick steps.
+    changes. retention: how long an ended case is kept, None for ever; one for all, or by final status. keep_checkpoints:
+    how many a live case keeps at the least, None for all; older ones are folded into one. queue, timeout, retry:
+    defaults for the steps. permanent: errors that no retry can mend, in any step. inline: for how long the worker that
+    has finished a step may go on with the next ones itself, instead of sending a message for each; for workflows of
+    quick steps.
     """
 
     def __init__(
@@ -46,7 +50,8 @@ class Workflow:
         *,
         state: type[BaseModel],
         schema_version: int = 1,
-        retention: timedelta | None = None,
+        retention: Retention | None = None,
+        keep_checkpoints: int | None = None,
         queue: str = DEFAULT_QUEUE,
         timeout: timedelta = DEFAULT_TIMEOUT,
         retry: Retry | None = None,
@@ -60,9 +65,10 @@ class Workflow:
         check_state_model(state, self.at)
         if not isinstance(schema_version, int) or schema_version < 1:
             raise DefinitionError(f"{self.at}: schema_version must be 1 or more, not {schema_version!r}")
-        if retention is not None and retention != timedelta(0):
-            check_duration("retention", retention, self.at)
         self.state, self.schema_version, self.retention = state, schema_version, retention
+        self.kept_for = check_retention(retention, self.at)
+        self.keep_checkpoints = check_kept(keep_checkpoints, self.at)
+        self.secrets = secrets_of(state)
         self.queue = check_name("queue", queue, self.at)
         self.timeout = check_duration("timeout", timeout, self.at)
         self.retry = _checked_retry(Retry() if retry is None else retry, self.at)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from keepstep._version import __version__
-from keepstep.checkpoint import nodes, recovery
+from keepstep.checkpoint import nodes, recovery, retention
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.nodes import Node
 from keepstep.checkpoint.reads import Case
@@ -134,7 +134,7 @@ class Runner:
             self.run()
         self._put_forward_to(end)
         self.run()
-        recovery.prune(self._engine.db, self._engine.limits.rows)
+        retention.prune(self._engine.db, self._engine.limits.rows)
 
     def run_until(
         self, status: str | None = None, *, step: str | None = None, case: Named | None = None, skip_time: bool = False

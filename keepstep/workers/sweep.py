@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from keepstep.checkpoint import nodes, recovery, waits
+from keepstep.checkpoint import nodes, recovery, retention, waits
 from keepstep.checkpoint.recovery import Recovery, Running
 from keepstep.checkpoint.ring import Ring
 from keepstep.steps.errors import DatabaseUnavailable
@@ -24,6 +24,9 @@ from keepstep.workers.judge import Judge
 AUDIT_SECONDS = 2.0
 """For how long a running head that nobody here executes is left alone."""
 PRUNE_EVERY = 30.0
+PRUNE_SECONDS = 0.1
+"""For so long a node deletes at a time. Then it pauses for PRUNE_SHARE times as long, times the number of nodes."""
+PRUNE_SHARE = 9.0
 DEATH_AHEAD = 60.0
 """Seconds. After a death, queued cases are rung before they are overdue: the dead may have held their messages."""
 BACKLOG_SECONDS = 300.0
@@ -65,10 +68,18 @@ class Sweep:
             share = min(SLOWEST, self._engine.settings.beat_seconds * (alive + 1))
             self._turn = now + share * random.uniform(0.5, 1.0)
         if now >= self._prune_at:
-            self._prune_at = now + PRUNE_EVERY * random.uniform(0.5, 1.0)
-            pruned = recovery.prune(self._engine.db, self._engine.limits.rows)
-            if pruned:
-                log.info("gone, past their retention: %s", _cases(pruned, "ended "))
+            self._prune(alive + 1)
+
+    def _prune(self, nodes_alive: int) -> None:
+        """Delete for a moment what is past its retention; if there is more, go on soon, else look again later."""
+        limit, began = self._engine.limits.rows, time.monotonic()
+        gone = sum(some.cases for some in retention.prune(self._engine.db, limit, seconds=PRUNE_SECONDS))
+        took = time.monotonic() - began
+        more = gone >= limit or took >= PRUNE_SECONDS
+        pause = took * PRUNE_SHARE * nodes_alive if more else PRUNE_EVERY
+        self._prune_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        if gone:
+            log.info("gone, past their retention: %s", _cases(gone, "ended "))
 
     def forget(self) -> None:
         """The database was away: what was watched before says nothing about the nodes now."""

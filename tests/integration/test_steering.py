@@ -20,7 +20,7 @@ from keepstep import (
     wait_all,
     wait_for,
 )
-from keepstep.checkpoint import claims, commits, recovery, waits
+from keepstep.checkpoint import claims, commits, recovery, retention, waits
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.sql import steering as sql
 from keepstep.steps.keys import idempotency_key
@@ -174,7 +174,7 @@ def test_a_pruned_case_takes_its_audit_along(client: Client, hand: Hand, db: Dat
     hand.start("A")
     client.cancel("ten", "A")
     db.run(sa.text("update keepstep.cases set expires_at = clock_timestamp()"), {})
-    assert recovery.prune(db, 10) == 1
+    assert [gone.cases for gone in retention.prune(db, 10)] == [1]
     assert db.all(sa.text("select 1 from keepstep.audit")) == []
 
 

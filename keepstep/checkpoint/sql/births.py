@@ -17,9 +17,11 @@ with r as (
                        cast(:inputs as text[]), cast(:payloads as text[]))
                     as r (id, run, thread_id, input, payload)
 ), c as (
-  insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks, queue, priority)
+  insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, secrets, hooks, queue,
+                              priority)
   select r.id, r.run, cast(:workflow as text), r.thread_id, cast(:tags as jsonb), cast(r.input as json),
-         cast(:retention as float8), cast(:hooks as text[]), cast(:pinned_queue as text), cast(:priority as smallint)
+         cast(:retention as jsonb), cast(:secrets as text[]), cast(:hooks as text[]), cast(:pinned_queue as text),
+         cast(:priority as smallint)
     from r
   on conflict do nothing
   returning id, run

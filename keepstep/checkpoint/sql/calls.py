@@ -50,7 +50,7 @@ returning c.attempts
 RECORD_LATE = text("""
 insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, cost)
 select id, :seq, :ran, :attempt, :lease, :owner, 'late', cast(:error as json), cast(:cost as json)
-  from keepstep.cases where id = :id
+  from keepstep.cases where id = :id for key share
 """)
 
 # The step goes on. No row: the lease was lost. Never flushed: after a crash of the database the last one does.

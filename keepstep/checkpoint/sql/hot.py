@@ -161,7 +161,7 @@ select seq, paused from h""")
 
 END_CASE = """update keepstep.cases c
      set status = {status}, error = {error}, finished_at = clock_timestamp(),
-         expires_at = clock_timestamp() + make_interval(secs => c.retention)
+         expires_at = clock_timestamp() + make_interval(secs => (c.retention ->> {status})::float8)
     from h where c.id = h.id
 ), hook as (
   insert into keepstep.hooks (case_id, event, seq)
@@ -228,5 +228,5 @@ select 1 from keepstep.attempts where case_id = :id and seq = :seq and lease = :
 RECORD_LATE = text("""
 insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, cost)
 select id, :seq, :ran, :attempt, :lease, :owner, 'late', cast(:error as json), cast(:cost as json)
-  from keepstep.cases where id = :id
+  from keepstep.cases where id = :id for key share
 """)

@@ -189,15 +189,16 @@ INPUT = text("select input::text as input from keepstep.cases where id = :id")
 # Another incarnation: other keys, other input if there is one, and what today's code says of a case.
 RENEW_RUN = text("""
 update keepstep.cases
-   set run = :run, input = coalesce(cast(:input as json), input), retention = cast(:retention as float8),
-       hooks = cast(:hooks as text[])
+   set run = :run, input = coalesce(cast(:input as json), input), retention = cast(:retention as jsonb),
+       secrets = cast(:secrets as text[]), hooks = cast(:hooks as text[])
  where id = :id
 """)
 
 # A case of its own, from a checkpoint of another. No row: the thread id is taken.
 FORK_CASE = text("""
-insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, hooks, queue, priority)
-select :id, :run, workflow, :thread_id, tags, input, retention, hooks, queue, priority
+insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, secrets, hooks, queue,
+                            priority)
+select :id, :run, workflow, :thread_id, tags, input, retention, secrets, hooks, queue, priority
   from keepstep.cases where id = :source
 on conflict do nothing returning id
 """)

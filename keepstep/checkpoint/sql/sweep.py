@@ -187,20 +187,3 @@ select h.id from keepstep.signals s
  where s.consumed_seq is null and s.refused is null and s.counted_seq is null and h.status = 'waiting'
  order by random() limit :limit
 """)
-
-# Finished cases past their retention, with all that is theirs.
-PRUNE = text(f"""
-with gone as (
-  delete from keepstep.cases where id in (
-    select id from keepstep.cases where expires_at <= {NOW} order by expires_at
-     limit :limit for update skip locked)
-  returning id
-), k as (delete from keepstep.checkpoints where case_id in (select id from gone)
-), a as (delete from keepstep.attempts where case_id in (select id from gone)
-), l as (delete from keepstep.calls where case_id in (select id from gone)
-), s as (delete from keepstep.signals where case_id in (select id from gone)
-), w as (delete from keepstep.waits where case_id in (select id from gone)
-), u as (delete from keepstep.audit where case_id in (select id from gone)
-), o as (delete from keepstep.hooks where case_id in (select id from gone))
-select count(*) from gone
-""")

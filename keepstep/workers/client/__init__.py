@@ -4,9 +4,10 @@ from keepstep.workers.client.looking import Looking
 from keepstep.workers.client.signalling import Signalling
 from keepstep.workers.client.starting import Started, Starting
 from keepstep.workers.client.steering_many import SteeringMany
+from keepstep.workers.client.storing import Storing
 
 
-class Client(Starting, Signalling, Looking, SteeringMany):
+class Client(Starting, Signalling, Looking, SteeringMany, Storing):
     """The door for backend code; one for the whole process, safe across threads and forks, closable.
 
     database_url, broker_url: default to KEEPSTEP_DATABASE_URL and KEEPSTEP_BROKER_URL. workflows: modules or

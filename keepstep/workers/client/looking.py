@@ -9,12 +9,13 @@ from typing import Any
 
 from keepstep.checkpoint import delta, ledger, nodes, reads
 from keepstep.checkpoint.delta import Operation
+from keepstep.checkpoint.erasure import unknown
 from keepstep.checkpoint.filters import Filter
 from keepstep.checkpoint.ledger import RecordedCall
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case, Event, Page
 from keepstep.checkpoint.why import Facts, Standing, Why, why
-from keepstep.steps.errors import UnknownCase, UnknownCheckpoint, WaitTimeout
+from keepstep.steps.errors import UnknownCheckpoint, WaitTimeout
 from keepstep.steps.terms import Tags
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client.connected import Connected, name_of
@@ -27,7 +28,7 @@ class Looking(Connected):
         """The case with its state. Raises UnknownCase."""
         case = reads.get(self.db, self._id(workflow, thread_id))
         if case is None:
-            raise UnknownCase(name_of(workflow), thread_id)
+            raise unknown(self.db, name_of(workflow), thread_id)
         return case
 
     def wait(self, workflow: str | Workflow, thread_id: str, timeout: float = 60.0) -> Case:
@@ -110,7 +111,7 @@ class Looking(Connected):
     def _find(self, workflow: str | Workflow, thread_id: str) -> Case:
         case = reads.find(self.db, self._id(workflow, thread_id))
         if case is None:
-            raise UnknownCase(name_of(workflow), thread_id)
+            raise unknown(self.db, name_of(workflow), thread_id)
         return case
 
     def _state(self, case: Case, seq: int) -> dict[str, Any]:

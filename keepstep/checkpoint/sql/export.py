@@ -1,0 +1,43 @@
+"""All rows of a case."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from keepstep.checkpoint.tables import metadata
+
+_ORDER = {
+    "cases": "id",
+    "heads": "id",
+    "checkpoints": "seq",
+    "blobs": "digest",
+    "attempts": "id",
+    "calls": "begun_at",
+    "waits": "seq, name",
+    "signals": "id",
+    "hooks": "id",
+    "audit": "id",
+}
+"""The tables in which a case has rows, and how they come in order."""
+assert set(_ORDER) == {t.name for t in metadata.tables.values()} - {"nodes", "erasures"}
+
+# By table. The row as JSON, with stored JSON in it as it is.
+ROWS = {
+    name: text(f"""
+select row_to_json(t)::text as row from keepstep.{name} t
+ where {"case_id" if "case_id" in metadata.tables[f"keepstep.{name}"].columns else "id"} = :id order by {order}
+""")
+    for name, order in _ORDER.items()
+}
+
+# Where the case's state has secret fields.
+SECRETS = text("select secrets, workflow from keepstep.cases where id = :id")
+
+# Which field a signal goes to, as far as the case has waited for it.
+WAITED_FOR = text("""
+select name, max(into_field) as into_field from keepstep.waits where case_id = :id
+ group by name having count(distinct coalesce(into_field, '')) = 1
+""")
+
+# All that its states ever held.
+PAYLOADS = text("select payload::text as payload from keepstep.checkpoints where case_id = :id order by seq")
