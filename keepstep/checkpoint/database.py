@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,7 +73,7 @@ class Database:
         return self._engine
 
     def _make(self) -> sa.Engine:
-        return sa.create_engine(
+        engine = sa.create_engine(
             self.url,
             poolclass=QueuePool,
             pool_size=self._pool_size,
@@ -91,6 +92,8 @@ class Database:
                 "tcp_user_timeout": 15000,
             },
         )
+        sa.event.listen(engine, "handle_error", _without_values)
+        return engine
 
     def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
         """Run one statement in a transaction of its own; its first row."""
@@ -111,6 +114,7 @@ class Database:
         try:
             rows: list[Row] = plan.rows(connection, params)
         except psycopg2.Error as error:
+            error.args = (_told(error),)
             gone = self.engine.dialect.is_disconnect(error, connection.driver_connection, None)
             connection.invalidate(error)
             if error.pgcode in LOST:
@@ -206,6 +210,19 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=self._pid == os.getpid())
             self._engine = None
+
+
+def _without_values(context: sa.engine.ExceptionContext) -> None:
+    """Take what PostgreSQL quotes of a refused row out of an error: it goes to the log, and may hold a secret."""
+    if isinstance(context.original_exception, psycopg2.Error) and context.sqlalchemy_exception is not None:
+        before = str(context.original_exception)
+        context.original_exception.args = (_told(context.original_exception),)
+        said = context.sqlalchemy_exception.args[0].replace(before, str(context.original_exception))
+        context.sqlalchemy_exception.args = (said,)
+
+
+def _told(error: psycopg2.Error) -> str:
+    return re.sub(r"(?m)^(DETAIL: +Failing row contains).*", r"\1 (not shown)", str(error), flags=re.DOTALL)
 
 
 _PASSING_CLASSES = {"08", "40", "53", "57", "58"}

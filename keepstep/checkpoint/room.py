@@ -90,8 +90,9 @@ def _of_server(server: Row, tables: list[Row]) -> list[str]:
 
 def _of_tables(tables: list[TableRoom]) -> list[str]:
     return [
-        f"{table.name} is bloated: {table.dead:,} dead rows beside {table.rows:,} live ones. If it stays so, autovacuum "
-        f"doesn't keep up: run vacuum keepstep.{table.name}; and see autovacuum_max_workers and vacuum_cost_limit."
+        f"{table.name} is bloated: {table.dead:,} dead rows beside {table.rows:,} live ones. If it stays so, "
+        f"autovacuum doesn't keep up: run vacuum keepstep.{table.name}; "
+        "and see autovacuum_max_workers and vacuum_cost_limit."
         for table in tables
         if table.dead >= DEAD_ROWS and table.dead > DEAD_SHARE * (table.rows + table.dead)
     ]
@@ -107,8 +108,8 @@ def _of_workflows(workflows: list[WorkflowRoom]) -> list[str]:
             )
         if one.overdue:
             warnings.append(
-                f"{one.overdue:,} cases of {one.workflow} are past their retention for more than an hour: no worker runs, "
-                "or they don't keep up. See: keepstep prune"
+                f"{one.overdue:,} cases of {one.workflow} are past their retention for more than an hour: no worker "
+                "runs, or they don't keep up. See: keepstep prune"
             )
     return warnings
 

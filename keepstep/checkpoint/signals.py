@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.mask import has_secrets
 from keepstep.checkpoint.payloads import Fits, misfit, unchecked
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sizes import too_large
@@ -134,7 +135,8 @@ def _keep(connection: sa.Connection, head: Row, signal: Signal) -> Receipt:
         if any(same(decision, signal.payload) for decision in decisions):
             return Receipt(fate="repeated")
         if decisions:
-            raise AlreadyDecided(head.workflow, head.thread_id, signal.name, decisions[0])
+            hidden = has_secrets(connection, head.id)
+            raise AlreadyDecided(head.workflow, head.thread_id, signal.name, decisions[0], hidden=hidden)
     _insert(connection, head, signal)
     return Receipt(fate="kept")
 

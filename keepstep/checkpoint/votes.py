@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.database import Row
+from keepstep.checkpoint.mask import has_secrets
 from keepstep.checkpoint.sql import signals as sql
 from keepstep.steps.approval import agree, refuses
 from keepstep.steps.errors import AlreadyDecided, BadSignal
@@ -30,7 +31,8 @@ def was_given(connection: sa.Connection, head: Row, wait: Row, actor: str | None
         return True
     first = connection.execute(sql.FIRST_VOTE, named).first() if own is None else own
     if first is not None and (own is not None or _differs(first, payload)):
-        raise AlreadyDecided(head.workflow, head.thread_id, wait.name, codec.decode(first.payload))
+        hidden = has_secrets(connection, head.id)
+        raise AlreadyDecided(head.workflow, head.thread_id, wait.name, codec.decode(first.payload), hidden=hidden)
     return False
 
 

@@ -27,7 +27,7 @@ def diff(workflow: str, thread_id: str, a: int, b: int, as_json: bool) -> None:
     The numbers are those that `keepstep history` shows. With --json: RFC 6902 operations, which turn A into B.
     """
     with session.open_client() as client:
-        operations = client.diff(workflow, thread_id, a, b)
+        operations = client.mask(workflow, thread_id).operations(client.diff(workflow, thread_id, a, b))
     if as_json:
         print_json(operations)
     elif operations:

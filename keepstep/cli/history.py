@@ -29,7 +29,8 @@ def history(workflow: str, thread_id: str, as_json: bool) -> None:
     AT is the time since the start; TOOK is how long the attempt took that wrote the checkpoint.
     """
     with session.open_client() as client:
-        events = client.history(workflow, thread_id)
+        mask = client.mask(workflow, thread_id)
+        events = [mask.event(event) for event in client.history(workflow, thread_id)]
     if as_json:
         print_json(events)
         return

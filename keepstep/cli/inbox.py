@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -25,7 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def inbox(workflow: str | None, limit: int, as_json: bool) -> None:
     """List the decisions that cases wait for, the oldest first."""
     with session.open_client() as client:
-        found = client.inbox(workflow=workflow, limit=limit)
+        found = [
+            replace(asked, prompt=client.mask(asked.workflow, asked.thread_id).json(asked.prompt))
+            for asked in client.inbox(workflow=workflow, limit=limit)
+        ]
     if as_json:
         print_json(list(found))
     elif found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -30,7 +31,7 @@ def prune(
 
     With --workflow and --older-than: those that ended so long ago, also where no retention was declared.
     """
-    which = {"workflow": workflow, "older_than": older_than, "status": status}
+    which: dict[str, Any] = {"workflow": workflow, "older_than": older_than, "status": status}
     with session.open_client() as client:
         found = client.prune(**which, dry_run=True)
         if not dry_run:

@@ -13,7 +13,7 @@ from keepstep.cli.cases import listed
 from keepstep.cli.given import case_arguments
 from keepstep.cli.printing import console, escape, json_option, moment, print_json, status
 from keepstep.cli.shorten import shorten
-from keepstep.cli.why import print_why
+from keepstep.cli.why import covered, print_why
 
 
 @click.command()
@@ -26,14 +26,17 @@ def show(workflow: str, thread_id: str, full: bool, as_json: bool) -> None:
         case = client.get(workflow, thread_id)
         waits = client.waits(workflow, thread_id)
         told = client.why(workflow, thread_id)
+        mask = client.mask(workflow, thread_id)
+    state = mask.state(case.state)
+    told = covered(mask, told)
     if as_json:
-        print_json({**listed(case), "state": case.state, "waits": waits, "why": str(told)})
+        print_json({**mask.json(listed(case)), "state": state, "waits": mask.json(waits), "why": str(told)})
         return
     out = console()
     _head(out, case)
     print_why(out, told)
     out.print("\n[bold]state[/]")
-    for line in shorten(case.state, full=full):
+    for line in shorten(state, full=full):
         out.print(escape(line), soft_wrap=True)
 
 

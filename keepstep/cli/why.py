@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from rich.console import Console
 
+from keepstep.checkpoint.mask import Mask
 from keepstep.checkpoint.why import Why
 from keepstep.cli import session
 from keepstep.cli.given import case_arguments
@@ -17,11 +18,17 @@ from keepstep.cli.printing import console, escape, json_option, print_json
 def why(workflow: str, thread_id: str, as_json: bool) -> None:
     """Say what the case THREAD_ID of WORKFLOW waits for, and what would move it."""
     with session.open_client() as client:
-        told = client.why(workflow, thread_id)
+        told = covered(client.mask(workflow, thread_id), client.why(workflow, thread_id))
     if as_json:
         print_json(told)
     else:
         print_why(console(), told)
+
+
+def covered(mask: Mask, told: Why) -> Why:
+    """The same without the case's secrets."""
+    details, commands = tuple(map(mask.text, told.details)), tuple(map(mask.text, told.commands))
+    return Why(sentence=mask.text(told.sentence), details=details, moves=mask.text(told.moves), commands=commands)
 
 
 def print_why(out: Console, told: Why) -> None:

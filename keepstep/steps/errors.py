@@ -141,8 +141,9 @@ class UnknownCheckpoint(CaseError):
 class AlreadyDecided(CaseError):
     """Another decision of this name came first; `first` is it."""
 
-    def __init__(self, workflow: str, thread_id: str, name: str, first: object):
-        super().__init__(workflow, thread_id, f"{name!r} was already decided: {first!r}. The first decision stands.")
+    def __init__(self, workflow: str, thread_id: str, name: str, first: object, *, hidden: bool = False):
+        shown = "by something that may hold a secret" if hidden else repr(first)
+        super().__init__(workflow, thread_id, f"{name!r} was already decided: {shown}. The first decision stands.")
         self.first = first
 
 

@@ -24,9 +24,10 @@ SHORT = 4
 
 
 class Secret:
-    """Marks a field: `token: Annotated[str, Secret]`. Pydantic's own SecretStr and SecretBytes are secret by themselves.
+    """Marks a field: `token: Annotated[str, Secret]`.
 
-    SecretStr needs a serializer that says its value, or it could not be stored.
+    Pydantic's own SecretStr and SecretBytes are secret by themselves; they need a serializer that says their value, or
+    they could not be stored.
     """
 
 
@@ -70,7 +71,7 @@ def _below(kind: Any, metadata: Iterable[Any], path: str, above: tuple[type, ...
 
 # --------------------------------------------------------------------------------------------- a state without them
 def hide(value: Any, secrets: Iterable[str], at: str = "") -> Any:
-    """The JSON value that stands at the pointer `at` of a state, with *** for what is secret. The value isn't changed."""
+    """The JSON value that stands at the pointer `at` of a state, with *** for what is secret. It isn't changed."""
     return _hide(value, _rest(secrets, at))
 
 

@@ -37,11 +37,11 @@ class Workflow:
     """A named definition of a state model and of steps, which follow one another in the order of declaration.
 
     name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
-    changes. retention: how long an ended case is kept, None for ever; one for all, or by final status. keep_checkpoints:
-    how many a live case keeps at the least, None for all; older ones are folded into one. queue, timeout, retry:
-    defaults for the steps. permanent: errors that no retry can mend, in any step. inline: for how long the worker that
-    has finished a step may go on with the next ones itself, instead of sending a message for each; for workflows of
-    quick steps.
+    changes. retention: how long an ended case is kept, None for ever; one for all, or by final status.
+    keep_checkpoints: how many a live case keeps at the least, None for all; older ones are folded into one. queue,
+    timeout, retry: defaults for the steps. permanent: errors that no retry can mend, in any step. inline: for how long
+    the worker that has finished a step may go on with the next ones itself, instead of sending a message for each; for
+    workflows of quick steps.
     """
 
     def __init__(

@@ -19,6 +19,7 @@ from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, ex
 from keepstep.steps.doubt import verified
 from keepstep.steps.errors import BadState
 from keepstep.steps.moves import Status
+from keepstep.steps.secret import Cover
 from keepstep.workers import process
 from keepstep.workers.batch import Batch, claim_batch, watched
 from keepstep.workers.call_step import Interrupted, call_step
@@ -159,7 +160,9 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
         text = claimed.text or states.text_of(claimed.state)
         state = states.load(workflow.state, claimed.state, text)
     except BadState as error:
-        return hold("the stored state doesn't fit the model", describe(error))
+        said = Cover.of(workflow.secrets, claimed.state).json(describe(error))
+        return hold("the stored state doesn't fit the model", said)
+    cover = (lambda: Cover.of(workflow.secrets, claimed.state, state)) if workflow.secrets else None
     view = View(
         workflow=workflow,
         step=step,
@@ -170,7 +173,7 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
         verifications=claimed.verifications,
         settling=engine.settings.settling_seconds,
     )
-    call = make_call(claimed, engine.db, max_bytes=engine.settings.max_state_bytes)
+    call = make_call(claimed, engine.db, max_bytes=engine.settings.max_state_bytes, cover=cover)
     if claimed.doubt is not None:
         decision = _verify(view, state, call, claimed)
     elif (spent := exhausted(view)) is not None:
@@ -182,7 +185,8 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
         function = step.function if transaction is None else transaction.guard(step.function)
         decision = decide(view, call_step(function, state, call, claimed.timeout))
     safe = call.key_read or transaction is not None
-    return replace(decision, cost=call.spent or None, key_read=safe)
+    said = decision.error if cover is None else cover().json(decision.error)
+    return replace(decision, cost=call.spent or None, key_read=safe, error=said)
 
 
 def _verify(view: View, state: BaseModel, call: Call, claimed: Claim) -> Decision:

@@ -13,6 +13,7 @@ from keepstep.config.logs import case_logger
 from keepstep.steps.decide import describe
 from keepstep.steps.errors import CheckpointDamaged, UnknownWorkflow
 from keepstep.steps.hooks import Hook, HookCall, names_of
+from keepstep.steps.secret import Cover
 from keepstep.workers import loop
 from keepstep.workers.engine import Engine
 
@@ -40,12 +41,14 @@ def call_hooks(engine: Engine, hook_id: int) -> None:
         log.warning("%s/%s: this worker reads its queue, but doesn't know it", pending.workflow, pending.thread_id)
         hooks.put_back(engine.db, [pending.id])
         return
+    cover = Cover.of(engine.registry.get(pending.workflow).secrets, case.state)
     for name, function in zip(names_of(functions), functions, strict=True):
         try:
-            _call(function, name, case, pending)
-        except Exception as error:
-            log.exception("%s/%s: hook %s raised; it is called again later", case.workflow, case.thread_id, name)
-            hooks.failed(engine.db, pending.id, describe(error))
+            _call(function, name, case, pending, cover)
+        except Exception as error:  # noqa: BLE001  (a hook is the user's own code)
+            said, named = cover.json(describe(error)), (case.workflow, case.thread_id, name)
+            log.error("%s/%s: hook %s raised; it is called again later\n%s", *named, said["traceback"])
+            hooks.failed(engine.db, pending.id, said)
             return
     hooks.done(engine.db, pending.id)
 
@@ -58,7 +61,7 @@ def _case(engine: Engine, pending: PendingHook) -> Case | None:
         return reads.find(engine.db, pending.case)
 
 
-def _call(function: Hook, name: str, case: Case, pending: PendingHook) -> None:
+def _call(function: Hook, name: str, case: Case, pending: PendingHook, cover: Cover) -> None:
     at = f"hook:{pending.event}:{name}"
     call = HookCall(
         event=pending.event,
@@ -66,7 +69,7 @@ def _call(function: Hook, name: str, case: Case, pending: PendingHook) -> None:
         attempt=pending.attempt,
         reason=pending.reason,
         wait=pending.wait,
-        log=case_logger(pending.workflow, pending.thread_id, at, pending.seq),
+        log=case_logger(pending.workflow, pending.thread_id, at, pending.seq, lambda: cover),
     )
     result = function(case, call)
     if inspect.isawaitable(result):

@@ -18,6 +18,7 @@ from keepstep.config.logs import case_logger
 from keepstep.steps.call import MAX_BYTES, Begun, Call, Cost
 from keepstep.steps.errors import DatabaseUnavailable, LeaseLost
 from keepstep.steps.keys import idempotency_key
+from keepstep.steps.secret import Cover
 from keepstep.workers.failpoints import reach
 from keepstep.workers.interrupt import END, SOFT_LIMIT
 from keepstep.workers.patience import COMMIT, patient
@@ -28,13 +29,15 @@ BEAT = 1.0
 """Seconds. A heartbeat that can't be written is left to the next one: long enough for a connection that has died."""
 
 
-def make_call(claim: Claim, db: Database, *, max_bytes: int = MAX_BYTES) -> Call:
+def make_call(
+    claim: Claim, db: Database, *, max_bytes: int = MAX_BYTES, cover: Callable[[], Cover] | None = None
+) -> Call:
     """What the step is told about its call.
 
     db: where its recorded calls go, and what is asked, when the step asks, whether it is still wanted. max_bytes: of a
-    recorded result.
+    recorded result. cover: hides the case's secrets in what is logged.
     """
-    log = case_logger(claim.workflow, claim.thread_id, claim.step, claim.delivery.seq)
+    log = case_logger(claim.workflow, claim.thread_id, claim.step, claim.delivery.seq, cover)
     return Call(
         workflow=claim.workflow,
         thread_id=claim.thread_id,

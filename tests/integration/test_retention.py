@@ -50,7 +50,8 @@ def test_retention_counts_from_the_end_by_the_status_that_it_ended_with(db: Data
         client.start(flow, thread_id, {})
     claims = {t: Hand(db, known='{"kept": 1}').claim(client.get(flow, t).id) for t in ("C", "F")}
     completed, failed = claims["C"], claims["F"]
-    assert completed is not None and failed is not None
+    assert completed is not None
+    assert failed is not None
     done = Decision(move="complete", status=Status.COMPLETED, state=completed.state)
     stored = commits.weigh(completed, done, max_state_bytes=10**6)
     assert commits.commit(db, completed, done, stored, version=1, took=0.1)
@@ -190,6 +191,7 @@ def test_the_index_finds_what_is_due(db: Database) -> None:
     db.run(many, {})
     db.run(sa.text("analyze keepstep.cases"), {})
     plan = "\n".join(str(row[0]) for row in db.all(sa.text(f"explain {sql.LOCK_EXPIRED.text}"), {"limit": 20}))
-    assert "cases_expire" in plan and "Seq Scan on cases" not in plan
+    assert "cases_expire" in plan
+    assert "Seq Scan on cases" not in plan
     plan = "\n".join(str(row[0]) for row in db.all(sa.text(f"explain {sql.CHILDREN.text}"), {"ids": [uuid4()]}))
     assert "cases_parent" in plan, plan

@@ -29,15 +29,3 @@ select row_to_json(t)::text as row from keepstep.{name} t
 """)
     for name, order in _ORDER.items()
 }
-
-# Where the case's state has secret fields.
-SECRETS = text("select secrets, workflow from keepstep.cases where id = :id")
-
-# Which field a signal goes to, as far as the case has waited for it.
-WAITED_FOR = text("""
-select name, max(into_field) as into_field from keepstep.waits where case_id = :id
- group by name having count(distinct coalesce(into_field, '')) = 1
-""")
-
-# All that its states ever held.
-PAYLOADS = text("select payload::text as payload from keepstep.checkpoints where case_id = :id order by seq")

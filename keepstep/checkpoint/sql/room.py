@@ -21,7 +21,8 @@ select c.relname as name, greatest(s.n_live_tup, 0) as rows, s.n_dead_tup as dea
 
 # By workflow: cases, and of how many ended ones nobody says when they go.
 WORKFLOWS = text("""
-select k.workflow, count(*) filter (where k.status is null) as live, count(*) filter (where k.status is not null) as ended,
+select k.workflow, count(*) filter (where k.status is null) as live,
+       count(*) filter (where k.status is not null) as ended,
        count(*) filter (where k.status is not null and k.expires_at is null and k.parent is null) as for_ever,
        count(*) filter (where k.expires_at < clock_timestamp() - interval '1 hour' and k.parent is null) as overdue
   from keepstep.cases k group by 1 order by 1

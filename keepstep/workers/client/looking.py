@@ -12,6 +12,7 @@ from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.erasure import unknown
 from keepstep.checkpoint.filters import Filter
 from keepstep.checkpoint.ledger import RecordedCall
+from keepstep.checkpoint.mask import Mask, mask
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case, Event, Page
 from keepstep.checkpoint.why import Facts, Standing, Why, why
@@ -78,6 +79,12 @@ class Looking(Connected):
         """
         case = self._find(workflow, thread_id)
         return delta.diff(self._state(case, a), self._state(case, b))
+
+    def mask(self, workflow: str | Workflow, thread_id: str) -> Mask:
+        """What hides the case's secret fields, and their values, in whatever is shown of it."""
+        name = name_of(workflow)
+        known = self.registry.get(name).secrets if name in self.registry.versions else ()
+        return mask(self.db, self._id(workflow, thread_id), known)
 
     def list(
         self,

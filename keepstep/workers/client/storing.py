@@ -31,7 +31,7 @@ class Storing(Connected):
         status: str | None = None,
         dry_run: bool = False,
     ) -> Sequence[Pruned]:
-        """Delete what is past its retention now, instead of leaving it to the workers; how many, by workflow and status.
+        """Delete what is past its retention now, instead of leaving it to the workers; by workflow and status.
 
         workflow, older_than: instead, its cases that ended longer ago than this (a timedelta or seconds), whatever
         their retention; with this final status, if one is given. dry_run: only count. Raises BadFilter.
@@ -51,7 +51,7 @@ class Storing(Connected):
     def erase(
         self, workflow: str | Workflow, thread_id: str, *, actor: str | None = None, reason: str | None = None
     ) -> Erased:
-        """Delete everything of an ended case and its children, for ever, but for a tombstone that says when and by whom.
+        """Delete everything of an ended case and its children, for ever; a tombstone says when and by whom.
 
         Raises UnknownCase, NotErasable (it hasn't ended: cancel it first).
         """
