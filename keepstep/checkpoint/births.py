@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.chain import link
+from keepstep.checkpoint.blobs import keep
+from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.lent import LOCK_NOT_AVAILABLE, Lent, lent, sqlstate
 from keepstep.checkpoint.ring import Ring
@@ -57,7 +58,7 @@ class _Planned:
     thread_id: str
     sent: Any
     input: str
-    payload: str
+    first: Link
 
 
 def start(
@@ -116,9 +117,9 @@ def start_many(
 
 def _plan(workflow: Workflow, thread_id: str, given: Input, max_bytes: int) -> _Planned:
     check_thread_id(thread_id)
-    sent, payload = _read(workflow, thread_id, given, max_bytes)
+    sent, first = _read(workflow, thread_id, given, max_bytes)
     key = case_id(workflow.name, thread_id)
-    return _Planned(id=key, run=uuid4(), thread_id=thread_id, sent=sent, input=codec.encode(sent), payload=payload)
+    return _Planned(id=key, run=uuid4(), thread_id=thread_id, sent=sent, input=codec.encode(sent), first=first)
 
 
 def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def _insert(
         "runs": [case.run for case in cases],
         "thread_ids": [case.thread_id for case in cases],
         "inputs": [case.input for case in cases],
-        "payloads": [case.payload for case in cases],
+        "payloads": [case.first.payload for case in cases],
     }
     try:
         new = {row.run for row in connection.rows(births.START, common | rows)}
@@ -174,6 +175,9 @@ def _insert(
         which = cases[0].thread_id if len(cases) == 1 else f"one of {len(cases)} thread ids"
         why = "another transaction is starting it and hasn't ended. Try again."
         raise StartPending(workflow.name, which, why) from None
+    for case in cases:
+        if case.run in new:
+            keep(connection.rows, case.id, case.first.blobs)
     taken = [case for case in cases if case.run not in new]
     there = {row.id: row for row in connection.rows(births.INPUTS_OF, {"ids": [c.id for c in taken]})} if taken else {}
     return {
@@ -207,7 +211,7 @@ def _found(workflow: Workflow, case: _Planned, row: Any, terms: Terms) -> Birth:
     return Birth(id=case.id, thread_id=case.thread_id, error=error)
 
 
-def _read(workflow: Workflow, thread_id: str, given: Input, max_bytes: int) -> tuple[Any, str]:
+def _read(workflow: Workflow, thread_id: str, given: Input, max_bytes: int) -> tuple[Any, Link]:
     """What was sent, as JSON, and the first snapshot that it makes."""
     try:
         if isinstance(given, BaseModel):
@@ -219,7 +223,7 @@ def _read(workflow: Workflow, thread_id: str, given: Input, max_bytes: int) -> t
             sent = dict(given)
             states.refuse_what_json_lacks(sent, workflow.state.__name__)
             state = states.dump(states.load(workflow.state, sent))
-        return sent, link({}, state, 0, max_bytes=max_bytes, snapshot=True).payload
+        return sent, link({}, state, 0, max_bytes=max_bytes, snapshot=True)
     except BadState as error:
         message = f"{workflow.name}/{thread_id} is not started: {error}"
         raise type(error)(message, path=error.path) from None

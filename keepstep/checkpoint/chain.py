@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.delta import DELTA_OVERHEAD, apply, diff
+from keepstep.checkpoint.parked import LARGE, park
 from keepstep.steps.errors import CheckpointDamaged, StateTooLarge
 from keepstep.steps.state import JSON, pointer
+
+LIGHT = 16 * 1024
+"""Bytes that a chain may always weigh: reading twenty small deltas costs less than a snapshot at each second step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """What a new checkpoint stores.
 
-    weight: of all deltas since the last snapshot, in bytes, with what they took away; 0 on a snapshot.
+    weight: by how much loading the chain is more than loading the state alone would be, in bytes; 0 on a snapshot.
+    blobs: the large values that the payload names by their digest.
     """
 
     payload: str
     is_snapshot: bool
     weight: int
+    blobs: Mapping[str, str] = field(default_factory=dict)
 
 
 def link(
@@ -32,13 +39,16 @@ def link(
     snapshot: bool = False,
     text: str | None = None,
     shrinks: int | None = None,
+    large: int = LARGE,
 ) -> Link:
-    """Choose between a delta and a snapshot: a snapshot when the deltas since the last one would outweigh it.
+    """Choose between a delta and a snapshot: a snapshot when reading the chain would cost twice what the state does.
 
-    weight: of the deltas so far. max_bytes: a larger state is refused with StateTooLarge, before anything is written.
-    What a delta takes away weighs too, because the snapshot still holds it. So a load reads at most about twice the
-    state, and writes stay proportional to the change. text: of `after`, and shrinks: by how many bytes it is shorter
-    than `before`, where the caller knows that.
+    weight: of the chain so far. max_bytes: a larger state is refused with StateTooLarge, before anything is written.
+    A delta weighs its bytes and DELTA_OVERHEAD, less what it made the state grow by: what is appended must be read
+    anyway, what is replaced or taken away is still in the snapshot. So a load reads at most about twice the state, or
+    LIGHT more of a small one, and writes stay proportional to the change. text: of `after`, and shrinks: by how many
+    bytes it is shorter than `before`, where the caller knows that. large: bytes from which on a value is stored apart;
+    it counts as if it were not.
     """
     whole = codec.encode(after) if text is None else text
     size = len(whole.encode())
@@ -47,13 +57,20 @@ def link(
             f"the state has {size:,} bytes, the most is {max_bytes:,} (KEEPSTEP_MAX_STATE_BYTES): keep large values "
             f"elsewhere and references to them in the state. {_largest(after)}"
         )
-    change = "" if snapshot else codec.encode(diff(before, after))
-    weight += len(change.encode()) + DELTA_OVERHEAD
-    if not snapshot and weight <= size:
-        weight += max(0, len(codec.encode(before).encode()) - size if shrinks is None else shrinks)
-    if snapshot or weight > size:
-        return Link(payload=whole, is_snapshot=True, weight=0)
-    return Link(payload=change, is_snapshot=False, weight=weight)
+    if snapshot:
+        return _link(whole, after, 0, large, is_snapshot=True)
+    operations = diff(before, after)
+    change = codec.encode(operations)
+    shrinks = len(codec.encode(before).encode()) - size if shrinks is None else shrinks
+    weight = max(0, weight + len(change.encode()) + DELTA_OVERHEAD + shrinks)
+    if weight > max(size, LIGHT):
+        return _link(whole, after, 0, large, is_snapshot=True)
+    return _link(change, operations, weight, large, is_snapshot=False)
+
+
+def _link(payload: str, value: Any, weight: int, large: int, *, is_snapshot: bool) -> Link:
+    payload, blobs = park(payload, value, large)
+    return Link(payload=payload, is_snapshot=is_snapshot, weight=weight, blobs=blobs)
 
 
 def assemble(links: list[list[Any]], seq: int) -> JSON:

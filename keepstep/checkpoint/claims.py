@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.ring import Delivery, Ring, rings
 from keepstep.checkpoint.sql import batch, hot
@@ -32,7 +32,8 @@ class Claim:
 
     state: None when `damage` says why it can't be loaded. text: its JSON, if it is known. elapsed: seconds at this
     step. doubt: the lease of an attempt whose call is in doubt, and to be verified by this one. detail: what the step's
-    last heartbeat said. is_pinned: all steps of the case run on its queue.
+    last heartbeat said. is_pinned: all steps of the case run on its queue. parked: the digests of the state's
+    large values that are stored. snapshot_seq: where its chain begins.
     """
 
     delivery: Delivery
@@ -59,6 +60,8 @@ class Claim:
     state: JSON | None
     damage: CheckpointDamaged | None
     text: str | None = None
+    parked: frozenset[str] = frozenset()
+    snapshot_seq: int = 0
 
 
 def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim | None:
@@ -77,7 +80,7 @@ def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> 
             "known": claimant.known,
         },
     )
-    return None if row is None else _claim(row, delivery, claimant, lease)
+    return None if row is None else _claim(db, row, delivery, claimant, lease)
 
 
 def claim_many(db: Database, deliveries: Sequence[Delivery], claimant: Claimant, leases: Sequence[UUID]) -> list[Claim]:
@@ -95,7 +98,7 @@ def claim_many(db: Database, deliveries: Sequence[Delivery], claimant: Claimant,
     }
     by_case = {d.case: (d, lease) for d, lease in zip(deliveries, leases, strict=True)}
     rows = {row.id: row for row in db.all(batch.CLAIM_MANY, params)}
-    return [_claim(rows[case], d, claimant, lease) for case, (d, lease) in by_case.items() if case in rows]
+    return [_claim(db, rows[case], d, claimant, lease) for case, (d, lease) in by_case.items() if case in rows]
 
 
 def give_back(db: Database, claims: Sequence[Claim]) -> list[Ring]:
@@ -131,8 +134,9 @@ def still_held(db: Database, claim: Claim) -> bool:
     return db.one(hot.LEASE_HELD, {"id": claim.delivery.case, "lease": claim.lease}) is not None
 
 
-def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim:
-    state, damage = _load(row.chain, delivery.seq)
+def _claim(db: Database, row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim:
+    parked: set[str] = set()
+    state, damage = _load(db, delivery, row.chain, parked)
     return Claim(
         delivery=delivery,
         lease=lease,
@@ -157,13 +161,16 @@ def _claim(row: Row, delivery: Delivery, claimant: Claimant, lease: UUID) -> Cla
         elapsed=row.elapsed,
         state=state,
         damage=damage,
+        parked=frozenset(parked),
+        snapshot_seq=row.snapshot_seq,
     )
 
 
-def _load(chain: str | None, seq: int) -> tuple[JSON | None, CheckpointDamaged | None]:
+def _load(
+    db: Database, delivery: Delivery, chain: str | None, parked: set[str]
+) -> tuple[JSON | None, CheckpointDamaged | None]:
     try:
-        links: list[list[Any]] = codec.decode(chain) if chain else []
-        return assemble(links, seq), None
+        return state_of(db.all, delivery.case, chain, delivery.seq, parked), None
     except CheckpointDamaged as error:
         return None, error
     except ValueError as error:

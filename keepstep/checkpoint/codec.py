@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pydantic_core import to_json
+
+_NO_JSON = ("NaN", "Infinity")
+
 
 def encode(value: Any) -> str:
     """JSON text for a `json` column. ValueError on NaN and infinities: they are refused by name before this."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = to_json(value).decode()  # several times as fast as the standard library's
+    if any(word in text for word in _NO_JSON):  # as numbers, or in somebody's words?
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text
 
 
 def encode_or_none(value: Any) -> str | None:

@@ -11,10 +11,12 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
+from keepstep.checkpoint.blobs import keep
 from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import diff
+from keepstep.checkpoint.parked import LARGE
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.checkpoint.sql import batch, hot
 from keepstep.checkpoint.targets import as_json
@@ -39,7 +41,9 @@ class Committed:
     next: Claim | None = None
 
 
-def weigh(claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: bool = False) -> Link | None:
+def weigh(
+    claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: bool = False, large: int = LARGE
+) -> Link | None:
     """What the checkpoint will store, None if it writes none; StateTooLarge before anything is written."""
     if decision.state is None or claim.state is None:
         return None
@@ -51,6 +55,7 @@ def weigh(claim: Claim, decision: Decision, *, max_state_bytes: int, snapshot: b
         snapshot=snapshot,
         text=decision.text,
         shrinks=decision.shrinks,
+        large=large,
     )
 
 
@@ -85,6 +90,7 @@ def commit(
             return None
         return Committed()
     params = fence | _checkpoint(claim, decision, stored, version, took)
+    keep(db.one, claim.delivery.case, stored.blobs, claim.parked)
     if onward is not None and decision.move == "advance":
         return _commit_and_claim(db, claim, decision, stored, version, onward, params)
     if decision.move == "complete":
@@ -121,6 +127,8 @@ def commit_many(db: Database, kept: Sequence[Kept]) -> dict[UUID, Committed]:
         for k in kept
     ]
     params = {name: [row[name] for row in rows] for name in batch.TYPES}
+    for k in kept:
+        keep(db.one, k.claim.delivery.case, k.stored.blobs, k.claim.parked)
     by_case = {k.claim.delivery.case: k for k in kept}
     done = db.all(batch.COMMIT_MANY, params)
     return {row.id: _committed(by_case[row.id].claim, by_case[row.id].decision, row) for row in done}
@@ -162,6 +170,8 @@ def _next(claim: Claim, decision: Decision, stored: Link, version: int, lease: U
         elapsed=0.0,
         state=decision.state,
         text=decision.text,
+        parked=claim.parked | stored.blobs.keys(),
+        snapshot_seq=row.seq if stored.is_snapshot else claim.snapshot_seq,
     )
 
 

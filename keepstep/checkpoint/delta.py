@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+from pydantic_core import to_json
+
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import pointer
 
@@ -125,7 +127,9 @@ def _same(a: Any, b: Any) -> bool:
     """Equal as JSON, in which 1, 1.0 and true are three values (in Python they are equal)."""
     if a is b or (type(a) is str and type(b) is str):
         return bool(a == b)
-    return bool(a == b) and json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+    if a != b:
+        return False
+    return to_json(a) == to_json(b) or json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
 def _short(operation: object) -> str:

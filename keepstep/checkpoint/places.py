@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.sql import steering as sql
@@ -147,4 +147,4 @@ def _found(code: Workflow, name: str) -> Step:
 
 def _state(connection: sa.Connection, head: Row, seq: int) -> states.JSON:
     row = connection.execute(reads.CHAIN, {"id": head.id, "seq": seq}).one()
-    return assemble(codec.decode(row.chain) if row.chain else [], seq)
+    return state_of(connection.execute, head.id, row.chain, seq)

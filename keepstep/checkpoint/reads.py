@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.filters import Filter, check_limit, check_text
 from keepstep.checkpoint.ring import Ring, rings
@@ -88,7 +88,13 @@ def find(db: Database, case: UUID) -> Case | None:
 def state_at(db: Database, case: UUID, seq: int) -> dict[str, Any]:
     """The state as checkpoint `seq` left it; CheckpointDamaged if it can't be put together."""
     row = db.one(reads.CHAIN, {"id": case, "seq": seq})
-    return assemble(codec.decode(row.chain) if row is not None and row.chain else [], seq)
+    return state_of(db.all, case, None if row is None else row.chain, seq)
+
+
+def oldest(db: Database, case: UUID) -> int:
+    """The first checkpoint that the case still has; what was before is folded into it."""
+    row = db.one(reads.OLDEST, {"id": case})
+    return 0 if row is None else int(row.seq)
 
 
 def select(db: Database, which: Filter, *, cursor: str | None = None, limit: int = 50) -> Page:

@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.sql import reads
 
 
@@ -23,7 +23,7 @@ def too_large(
     if stored + len(codec.encode({field: payload}).encode()) <= max_bytes:
         return None
     chain = connection.execute(reads.CHAIN, at).one().chain
-    state = assemble(codec.decode(chain) if chain else [], seq)
+    state = state_of(connection.execute, case, chain, seq)
     size = len(codec.encode({**state, field: payload}).encode())
     if size <= max_bytes:
         return None

@@ -14,6 +14,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
+from keepstep.checkpoint.blobs import keep
 from keepstep.checkpoint.chain import link
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
@@ -221,8 +222,9 @@ def write(
     max_bytes: int,
 ) -> None:
     """Write the checkpoint of a verb, a whole snapshot."""
-    payload = link({}, place.state, 0, max_bytes=max_bytes, snapshot=True).payload
-    written = {"id": case, "new_seq": seq, "kind": kind, "by": by, "back_to": back_to, "payload": payload}
+    stored = link({}, place.state, 0, max_bytes=max_bytes, snapshot=True)
+    keep(connection.execute, case, stored.blobs)
+    written = {"id": case, "new_seq": seq, "kind": kind, "by": by, "back_to": back_to, "payload": stored.payload}
     connection.execute(sql.CHECKPOINT, here(place) | written)
 
 

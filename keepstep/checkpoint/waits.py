@@ -14,9 +14,11 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.answers import asks_for
+from keepstep.checkpoint.blobs import keep
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
 from keepstep.checkpoint.filters import check_limit, check_text
+from keepstep.checkpoint.parked import park
 from keepstep.checkpoint.payloads import Fits, misfit, unchecked
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sizes import too_large
@@ -172,7 +174,10 @@ def _go_on(
 ) -> tuple[Ring | None, bool]:
     """Write the payload's checkpoint. The message to send, and whether the case goes on (or waits for others still)."""
     path = wait.into_field and states.pointer(wait.into_field)
-    delta = codec.encode([{"op": "add", "path": path, "value": payload}] if path else [])
+    operations = [{"op": "add", "path": path, "value": payload}] if path else []
+    whole = codec.encode(operations)
+    delta, blobs = park(whole, operations)
+    keep(connection.execute, head.id, blobs)
     target = decode_target(wait.then_target)
     params = {
         "id": head.id,
@@ -183,7 +188,7 @@ def _go_on(
         "kind": kind,
         "fate": fate,
         "payload": delta,
-        "weight": len(delta.encode()) + DELTA_OVERHEAD,
+        "weight": len(whole.encode()) + DELTA_OVERHEAD,
     }
     if wait.need_all and wait.open_waits > 1:
         connection.execute(sql.DELIVER_PART, params | {"status": "waiting", "target": None, "closes": False})

@@ -44,6 +44,8 @@ class Settings(BaseSettings):
     unknown_step_grace_seconds: float = Field(default=60.0, ge=0)
     """How long a case waits for a worker that knows its step before it is held."""
     max_state_bytes: int = Field(default=4 * 1024 * 1024, ge=1024)
+    large_value_bytes: int = Field(default=64 * 1024, ge=1024)
+    """A value of so many bytes in a step's state is stored once for its case, and checkpoints name its digest."""
     publish_timeout_seconds: float = Field(default=0.5, gt=0)
     """The longest that ringing may keep a caller when Redis doesn't answer."""
     show_thread_ids: bool = True

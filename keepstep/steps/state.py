@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from keepstep.steps.errors import BadOutcome, BadState
 
@@ -36,7 +36,7 @@ def load(model: type[BaseModel], stored: Mapping[str, Any], text: str | None = N
 
 def text_of(stored: Mapping[str, Any], name: str = "") -> str:
     """The text of a JSON value as it is stored: compact, in Unicode. BadState names what can't be JSON."""
-    return _encode(stored, name)
+    return _encode_plain(stored, name)
 
 
 class Stored(NamedTuple):
@@ -62,7 +62,7 @@ def store(state: BaseModel) -> Stored:
         raise BadState(f"{model.__name__}{path} can't be JSON: {str(error).splitlines()[0]}", path=path) from None
     if not isinstance(stored, dict):
         raise BadState(f"{model.__name__} becomes a {type(stored).__name__} in JSON, and not an object with its fields")
-    text = _encode(stored, model.__name__)
+    text = _encode_plain(stored, model.__name__)
     back = _from_json(model, stored, text)
     lost = _difference(state, back)
     if lost is not None:
@@ -94,7 +94,7 @@ def merged(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mappin
                     f"{model.__name__} has no field {name!r}; it has {', '.join(fields)}", path=pointer(name)
                 )
     changed = _fields(copy)
-    if update:
+    if update and not _untouched(before, copy, update):
         _refuse_changed_both_ways(before, _fields(load(model, before)), changed, update)
     whole = {**changed, **update}
     return store(_made(model, whole, lambda: model.model_validate(whole, by_name=True, by_alias=False)))
@@ -133,6 +133,15 @@ def _children(value: Any) -> Iterable[tuple[Any, Any]]:
     return enumerate(value) if isinstance(value, list | tuple) else ()
 
 
+def _untouched(before: JSON, copy: BaseModel, names: Iterable[str]) -> bool:
+    """Whether these fields of the copy are still written as they were: quick to say, without making the model again."""
+    try:
+        written = copy.model_dump(mode="json", include=set(names), by_alias=False, round_trip=True, warnings=False)
+    except _UNSERIALISABLE:
+        return False
+    return all(n in before and n in written and _difference(before[n], written[n]) is None for n in names)
+
+
 def _refuse_changed_both_ways(
     before: JSON, untouched: Mapping[str, Any], changed: Mapping[str, Any], update: Mapping[str, Any]
 ) -> None:
@@ -156,6 +165,15 @@ def _encode(value: Any, name: str) -> str:
         raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path) from None
 
 
+def _encode_plain(value: Any, name: str) -> str:
+    """The same, quicker, of what has JSON's types already: only numbers that are none are still looked for."""
+    try:
+        text = to_json(value).decode()
+    except _UNSERIALISABLE:
+        return _encode(value, name)
+    return _encode(value, name) if "NaN" in text or "Infinity" in text else text
+
+
 def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: str) -> BaseModel:
     return _made(model, stored, lambda: model.model_validate_json(text, by_name=True, by_alias=False))
 
@@ -172,6 +190,8 @@ def _made(model: type[BaseModel], given: Mapping[str, Any], make: Callable[[], B
 
 def _refused(model: type[BaseModel], given: Mapping[str, Any], error: ValidationError) -> BadState:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "json_invalid" and (found := _unfit(given)) is not None:  # such as a number with 5,000 digits
+        return BadState(f"{model.__name__}{found[0] or '/'} can't be JSON: {found[1]}", path=found[0])
     path = _path(first["loc"], given, is_missing=first["type"] == "missing")
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return BadState(f"{model.__name__}{path}: {first['msg']}{more}", path=path)
@@ -251,6 +271,12 @@ def _unserialisable_below(value: Any) -> str:
     return ""
 
 
+def _all_scalars(a: Iterable[Any], b: Iterable[Any]) -> bool:
+    """Whether both have the same types in the same order, and nothing with an inside. True and 1 are two types."""
+    kinds = list(map(type, a))
+    return _SCALARS.issuperset(kinds) and kinds == list(map(type, b))
+
+
 def _difference(a: Any, b: Any) -> tuple[str, Any] | None:
     """The first value of `a` that differs in `b`, with its path; a tuple and a list of the same items are as one."""
     kind = type(a)
@@ -262,6 +288,8 @@ def _difference(a: Any, b: Any) -> tuple[str, Any] | None:
     if isinstance(a, Mapping) and isinstance(b, Mapping) and a.keys() == b.keys():
         pairs: Iterable[tuple[Any, Any, Any]] = ((key, a[key], b[key]) for key in a)
     elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        if a == b and _all_scalars(a, b):  # much the most of what is long, and compared without a look at each
+            return None
         pairs = zip(range(len(a)), a, b, strict=True)
     else:
         return None if kind is type(b) and a == b else ("", a)

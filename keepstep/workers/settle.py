@@ -14,6 +14,7 @@ from keepstep.checkpoint.chain import Link
 from keepstep.checkpoint.claims import Claim, claim_again
 from keepstep.checkpoint.commits import Committed, Kept, commit, commit_many, landed, record_late, weigh
 from keepstep.checkpoint.database import may_pass
+from keepstep.checkpoint.fold import is_due
 from keepstep.steps.decide import Decision, describe, hold
 from keepstep.steps.errors import StateTooLarge
 from keepstep.workers.engine import Engine
@@ -152,9 +153,11 @@ def _commit_together(
 
 
 def _weighed(engine: Engine, claimed: Claim, decision: Decision) -> tuple[Decision, Link | None]:
-    renew = engine.registry.versions[claimed.workflow] != claimed.schema_version
+    workflow = engine.registry.get(claimed.workflow)
+    renew = workflow.schema_version != claimed.schema_version or is_due(claimed, workflow.keep_checkpoints)
     try:
-        return decision, weigh(claimed, decision, max_state_bytes=engine.settings.max_state_bytes, snapshot=renew)
+        most, large = engine.settings.max_state_bytes, engine.settings.large_value_bytes
+        return decision, weigh(claimed, decision, max_state_bytes=most, snapshot=renew, large=large)
     except StateTooLarge as error:
         return hold("bad result", describe(error)), None
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from keepstep.checkpoint import nodes, recovery, retention, waits
+from keepstep.checkpoint.fold import fold
 from keepstep.checkpoint.recovery import Recovery, Running
 from keepstep.checkpoint.ring import Ring
 from keepstep.steps.errors import DatabaseUnavailable
@@ -80,6 +81,11 @@ class Sweep:
         self._prune_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
         if gone:
             log.info("gone, past their retention: %s", _cases(gone, "ended "))
+        for workflow in self._engine.registry:
+            if workflow.keep_checkpoints is not None:
+                folded = fold(self._engine.db, workflow.name, workflow.keep_checkpoints)
+                if folded:
+                    log.info("%s: %d old checkpoints folded away", workflow.name, folded)
 
     def forget(self) -> None:
         """The database was away: what was watched before says nothing about the nodes now."""

@@ -29,9 +29,16 @@ select json_agg(json_build_array(c.seq, c.is_snapshot, c.payload) order by c.seq
    and c.seq >= (select max(seq) from keepstep.checkpoints s where s.case_id = :id and s.seq <= :seq and s.is_snapshot)
 """)
 
-# How much there is to read for it.
+# A rewind's checkpoint stays when those around it are folded.
+OLDEST = text("""
+select seq from keepstep.checkpoints where case_id = :id and back_to is null order by seq limit 1
+""")
+
+# How much there is to read for it, large values included.
 CHAIN_BYTES = text("""
-select sum(octet_length(c.payload::text)) from keepstep.checkpoints c
+select sum(octet_length(c.payload::text))
+       + (select coalesce(sum(octet_length(value::text)), 0) from keepstep.blobs b where b.case_id = :id)
+  from keepstep.checkpoints c
  where c.case_id = :id and c.seq <= :seq
    and c.seq >= (select max(seq) from keepstep.checkpoints s where s.case_id = :id and s.seq <= :seq and s.is_snapshot)
 """)

@@ -122,6 +122,6 @@ class Looking(Connected):
         return case
 
     def _state(self, case: Case, seq: int) -> dict[str, Any]:
-        if not 0 <= seq <= case.seq:
+        if not reads.oldest(self.db, case.id) <= seq <= case.seq:
             raise UnknownCheckpoint(case.workflow, case.thread_id, seq, case.seq)
         return reads.state_at(self.db, case.id, seq)

@@ -1,0 +1,204 @@
+"""What a step stores and how long it takes as cases get longer and states larger: claim, decide, commit, one by one.
+
+By hand in one process, without messages or workers, so that nothing else is measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from pydantic import BaseModel
+
+from benchmarks.rig import Rig, rig
+from keepstep import Call, Workflow, goto
+from keepstep.checkpoint import births, claims, commits
+from keepstep.checkpoint.claims import Claim, Claimant, Delivery
+from keepstep.checkpoint.database import Database
+from keepstep.steps import state as states
+from keepstep.steps.decide import Returned, View, decide
+
+MOST = 64 * 2**20
+TABLES = ("checkpoints", "heads", "cases", "blobs")
+
+
+class Grown(BaseModel):
+    """ballast: what the state is large by. log: one number a step. messages: one of a KiB a step. at, note: scalars."""
+
+    at: int = 0
+    note: str = ""
+    ballast: list[str] = []
+    log: list[int] = []
+    messages: list[str] = []
+
+
+flow = Workflow("lengths", state=Grown)
+
+
+@flow.step
+def step(_state: Grown, _call: Call) -> None:
+    """Goes round; what it returns is said by the measurement."""
+
+
+def scalars(_state: Grown, number: int) -> dict[str, Any]:
+    """Two scalars change."""
+    return {"at": number, "note": f"step {number} of the case is done"}
+
+
+def appends(state: Grown, number: int) -> dict[str, Any]:
+    """A list gains a number."""
+    return {"log": [*state.log, number]}
+
+
+def messages(state: Grown, number: int) -> dict[str, Any]:
+    """A list gains a message of 1 KiB, in words that compress as words do."""
+    return {"messages": [*state.messages, words(1024, number)]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Length:
+    """A measurement: cases of so many steps, with so many KiB of state, each step changing it so."""
+
+    steps: int
+    kib: int
+    change: Callable[[Grown, int], dict[str, Any]] = field(repr=False)
+
+    @property
+    def cases(self) -> int:
+        """So many that there are about 2,000 steps."""
+        return max(1, 2000 // self.steps) if self.kib < 50 else max(1, 400 // self.steps)
+
+    def __str__(self) -> str:
+        return f"{self.steps:,} steps, {self.kib} KiB, {self.change.__name__}"
+
+
+LENGTHS = (
+    *(Length(steps=n, kib=kib, change=c) for c in (scalars, appends) for kib in (1, 50) for n in (40, 400, 2000)),
+    *(Length(steps=n, kib=1, change=messages) for n in (40, 400, 1000)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Bytes are of a step. first_ms, last_ms: of a step, of the first and the last tenth. resume_ms: to load the case.
+
+    resume_ms: seven steps before its end.
+    """
+
+    length: Length
+    stored: float
+    payload: float
+    wal: float
+    first_ms: float
+    last_ms: float
+    resume_ms: float
+
+
+def measure(length: Length) -> Growth:
+    """On a database of its own."""
+    with _fresh() as built:
+        one = Case(built.db, length, "warm")
+        for number in range(min(40, length.steps)):
+            one.step(number)
+        stored, wal, payload = _stored(built), _wal(built), _payload(built)
+        took: list[list[float]] = []
+        resumed: list[float] = []
+        for number in range(length.cases):
+            times, loads = _run(Case(built.db, length, f"C{number}"), length.steps)
+            took.append(times)
+            resumed += loads
+        steps = length.cases * length.steps
+        part = max(4, length.steps // 10)
+        return Growth(
+            length=length,
+            stored=(_stored(built) - stored) / steps,
+            payload=(_payload(built) - payload) / steps,
+            wal=(_wal(built) - wal) / steps,
+            first_ms=1000 * statistics.median(t for times in took for t in times[:part]),
+            last_ms=1000 * statistics.median(t for times in took for t in times[-part:]),
+            resume_ms=1000 * statistics.median(resumed),
+        )
+
+
+def _run(case: Case, steps: int) -> tuple[list[float], list[float]]:
+    """Seconds of each step, and of some loads seven steps before the end."""
+    times, loads = [], []
+    for number in range(steps):
+        if number == steps - 7:
+            loads = [case.load() for _ in range(7)]
+        began = time.perf_counter()
+        case.step(number)
+        times.append(time.perf_counter() - began)
+    return times, loads
+
+
+class Case:
+    """One case, taken through its steps by hand."""
+
+    def __init__(self, db: Database, length: Length, thread_id: str):
+        self._db, self._length = db, length
+        ballast = [words(1024, number) for number in range(max(1, length.kib - 1))]
+        state = {"ballast": ballast}
+        self._id = births.start(db, flow, thread_id, state, max_state_bytes=MOST).id
+        self._claimant = Claimant(owner=uuid4(), executor="1:1", known='{"lengths": 1}')
+        self._seq = 0
+
+    def claim(self) -> Claim:
+        claimed = claims.claim(self._db, Delivery(case=self._id, seq=self._seq), self._claimant, uuid4())
+        assert claimed is not None
+        assert claimed.state is not None
+        return claimed
+
+    def load(self) -> float:
+        """Seconds to claim and to load; it is given back by hand."""
+        began = time.perf_counter()
+        states.load(Grown, self.claim().state or {})
+        took = time.perf_counter() - began
+        self._db.run(sa.text("update keepstep.heads set status = 'queued', lease = null"), {})
+        return took
+
+    def step(self, number: int) -> None:
+        """As a worker does: claim, load, decide, weigh, commit."""
+        claimed = self.claim()
+        before = claimed.state or {}
+        copy = states.load(Grown, before)
+        assert isinstance(copy, Grown)
+        found = flow.find("step")
+        assert found is not None
+        value = goto("step", **self._length.change(copy, number))
+        decision = decide(View(workflow=flow, step=found, before=before), Returned(value=value, copy=copy))
+        stored = commits.weigh(claimed, decision, max_state_bytes=MOST)
+        assert commits.commit(self._db, claimed, decision, stored, version=1, took=0.0) is not None
+        self._seq += 1
+
+
+def words(size: int, seed: int) -> str:
+    """Text of this size, never twice the same."""
+    made = [f"{(seed * 7919 + n * 104729) % 1000003:x}" for n in range(size // 4)]
+    return " ".join(made)[:size]
+
+
+@contextmanager
+def _fresh() -> Iterator[Rig]:
+    with rig(workflows=[flow], module="benchmarks.lengths") as built:
+        built.db.dispose()
+        built.db = Database(built.db.url, prepare=True)
+        yield built
+
+
+def _stored(built: Rig) -> float:
+    return built.number(f"select {' + '.join(f'''pg_total_relation_size('keepstep.{t}')''' for t in TABLES)}")
+
+
+def _payload(built: Rig) -> float:
+    return built.number("select coalesce(sum(octet_length(payload::text)), 0) from keepstep.checkpoints")
+
+
+def _wal(built: Rig) -> float:
+    return built.number("select pg_current_wal_lsn() - '0/0'::pg_lsn")
