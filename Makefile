@@ -6,10 +6,10 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-unit lint format bench bench-peers bench-docs crash build clean
+.PHONY: help demo dev test test-unit lint format bench bench-growth bench-peers bench-docs crash build clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): setup.cfg pyproject.toml
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
@@ -46,9 +46,12 @@ bench: $(STAMP) ## speed, costs a step and recovery times, as tables
 bench-peers: $(STAMP) ## keepstep beside its peers; PEERS and PEERS_HOME as in docs/performance.md
 	@$(RUN)/python -m benchmarks.peers $(BENCH)
 
+bench-growth: $(STAMP) ## bytes and time a step in long cases and large states, and beside retention
+	@$(RUN)/python -m benchmarks --pools prefork --only lengths --only pruning $(BENCH)
+
 bench-docs: $(STAMP) ## measure all that docs/performance.md tells, and write it there
 	@$(RUN)/python -m benchmarks --rounds 3 --runs 10 --only speed --only costs --only waiting --only mixed \
-		--only growth --only backlog --only recovery --into docs/performance.md
+		--only growth --only lengths --only pruning --only backlog --only recovery --into docs/performance.md
 	@$(RUN)/python -m benchmarks.peers --into docs/performance.md
 
 crash: $(STAMP) ## the crash tests, long ones included

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from benchmarks import backlog, costs, growth, mixed, page, recovery, speed, waiting
+from benchmarks import backlog, costs, growth, lengths, mixed, page, pruning, recovery, speed, waiting
 from benchmarks.shape import ROOT, Shape
 from benchmarks.sheet import Sheet
 
-PARTS = ("speed", "costs", "waiting", "mixed", "growth", "backlog", "recovery")
+PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "recovery")
 DEFAULT = ("speed", "costs", "waiting", "recovery")
 LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
@@ -65,6 +65,10 @@ def main(
                 bench.run(part, _mixed(), [(named[0], mix) for mix in mixed.MIXES], mixed.measure, _mixed_row)
             case "growth":
                 bench.run(part, _growth(), [(named[0], size) for size in growth.SIZES], growth.measure, _growth_row)
+            case "lengths":
+                bench.run(part, _lengths(), [(each,) for each in lengths.LENGTHS], lengths.measured, _lengths_row)
+            case "pruning":
+                bench.run(part, _pruning(), [(named[0],)], pruning.measure, _pruning_row)
             case "backlog":
                 bench.run(part, _backlog(), [(named[0],)], backlog.measure, _backlog_row)
             case "recovery":
@@ -196,6 +200,24 @@ def _growth() -> Sheet:
 
 def _growth_row(it: growth.Growth) -> Sequence[object]:
     return str(it.size), it.crew.pool, it.per_s, it.cpu, it.wal_bytes, it.stored_bytes
+
+
+def _lengths() -> Sheet:
+    columns = ["case", "stored bytes a step", "payload bytes", "WAL bytes", "ms, first tenth", "ms, last tenth"]
+    return Sheet(title="A step of short and of long cases, by hand", columns=[*columns, "ms to load near the end"])
+
+
+def _lengths_row(it: lengths.Growth) -> Sequence[object]:
+    return str(it.length), it.stored, it.payload, it.wal, it.first_ms, it.last_ms, it.resume_ms
+
+
+def _pruning() -> Sheet:
+    columns = ["pool", "steps/s without", "steps/s beside it", "cases pruned a second"]
+    return Sheet(title=f"Beside {pruning.ENDED:,} ended cases that leave", columns=columns)
+
+
+def _pruning_row(it: pruning.Pruning) -> Sequence[object]:
+    return str(it.crew), it.without, it.beside, it.pruned_per_s
 
 
 def _backlog() -> Sheet:
