@@ -215,6 +215,23 @@ def test_what_takes_room_is_told_by_table_and_workflow_with_what_is_wrong(
     assert json.loads(cli("size", "--json"))["tables"][0]["bytes"] > 0
 
 
+def test_prune_says_what_goes_and_asks_before_it_deletes_by_age(
+    client: Client, hand: Hand, db: Database, cli: Callable[..., str]
+) -> None:
+    for number in range(3):
+        hand.start(f"E{number}")
+    client.cancel_many(workflow="ten")
+    db.run(sa.text("delete from keepstep.hooks"), {})
+    db.run(sa.text("update keepstep.cases set expires_at = clock_timestamp() where thread_id = 'E0'"), {})
+    assert cli("prune", "--dry-run") == "ten: 1 cancelled\n1 cases would go\n"
+    assert cli("prune") == "ten: 1 cancelled\n1 cases are gone\n"
+    by_age = ("prune", "--workflow", "ten", "--older-than", "0s")
+    assert "prune would delete 2 cases" in cli(*by_age, code=2)
+    assert json.loads(cli(*by_age, "--yes", "--json").rpartition("]")[0] + "]")[0]["cases"] == 2
+    assert "give both" in cli("prune", "--workflow", "ten", code=2)
+    assert client.list() == []
+
+
 def test_the_size_of_much_is_estimated_from_a_sample(
     client: Client, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,24 @@ def test_a_bad_option_of_a_workflow_is_refused_where_it_is_declared(options: dic
         Workflow("flow", state=State, **options)
 
 
+def test_retention_is_one_for_all_endings_or_one_for_each() -> None:
+    day = 86400.0
+    one = Workflow("flow", state=State, retention=timedelta(days=1))
+    assert one.kept_for == {"cancelled": day, "completed": day, "failed": day}
+    each = Workflow("flow", state=State, retention={"completed": timedelta(days=1), "failed": timedelta(0)})
+    assert each.kept_for == {"completed": day, "failed": 0.0}
+    with refused("there is no 'held'"):
+        Workflow("flow", state=State, retention={"held": timedelta(days=1)})
+    with refused("retention of failed cases must be a positive timedelta"):
+        Workflow("flow", state=State, retention={"failed": 5})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "7"])
+def test_keep_checkpoints_is_a_whole_number(wrong: Any) -> None:
+    with refused("keep_checkpoints must be a whole number from 1 on"):
+        Workflow("flow", state=State, keep_checkpoints=wrong)
+
+
 def test_no_retention_and_none_at_all_are_both_fine() -> None:
     assert Workflow("flow", state=State, retention=timedelta(0)).retention == timedelta(0)
     assert Workflow("flow", state=State).retention is None
