@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import to_json
@@ -79,39 +80,51 @@ def _apply_one(state: Any, operation: Operation) -> Any:
     kind, path = operation["op"], operation["path"]
     if kind not in ("add", "remove", "replace"):
         raise ValueError(f"unknown operation {kind!r}")
-    if not _PATH.fullmatch(path):
-        raise ValueError(f"{path!r} is no JSON pointer")
+    parents, last = _parts(path)
     if path == "":
         if kind == "remove":
             raise ValueError("the root can't be removed")
-        return copy.deepcopy(operation["value"])
-    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+        return _own(operation["value"])
     place = state
     for part in parents:
         place = place[_index(part)] if isinstance(place, list) else place[part]
     if isinstance(place, list):
         _apply_to_list(place, kind, last, operation)
     elif kind == "add":
-        place[last] = copy.deepcopy(operation["value"])
+        place[last] = _own(operation["value"])
     elif kind == "replace":
         place[last]
-        place[last] = copy.deepcopy(operation["value"])
+        place[last] = _own(operation["value"])
     else:
         del place[last]
     return state
 
 
+@lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[tuple[str, ...], str]:
+    """What a path leads through, and its last part; the root's is empty. Cases take the same paths again and again."""
+    if not _PATH.fullmatch(path):
+        raise ValueError(f"{path!r} is no JSON pointer")
+    *parents, last = ["", *(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])]
+    return tuple(parents[1:]), last
+
+
+def _own(value: Any) -> Any:
+    """The value, with nothing in it that belongs to the operation."""
+    return copy.deepcopy(value) if isinstance(value, dict | list) else value
+
+
 def _apply_to_list(place: list[Any], kind: str, last: str, operation: Operation) -> None:
     if kind == "add" and last == "-":
-        place.append(copy.deepcopy(operation["value"]))
+        place.append(_own(operation["value"]))
         return
     index = _index(last)
     if index >= len(place) + (kind == "add"):
         raise IndexError(last)
     if kind == "add":
-        place.insert(index, copy.deepcopy(operation["value"]))
+        place.insert(index, _own(operation["value"]))
     elif kind == "replace":
-        place[index] = copy.deepcopy(operation["value"])
+        place[index] = _own(operation["value"])
     else:
         del place[index]
 
