@@ -84,7 +84,7 @@ def commit(
     """
     fence = {"id": claim.delivery.case, "lease": claim.lease}
     if stored is None:
-        params = fence | _set_aside(claim, decision)
+        params = fence | _set_aside(claim, decision) | {"took": took}
         row = db.one(hot.FAIL if decision.move == "fail" else hot.SET_ASIDE, params)
         if row is None and db.one(hot.ENDED, params | {"seq": claim.delivery.seq}) is None:
             return None

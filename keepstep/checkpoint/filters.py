@@ -22,7 +22,7 @@ class Filter:
     """None is any. step: where a live case stands. tags: those it has, at the least.
 
     statuses: any of these. older_than: seconds since it came to its step, or ended. error: text of why it is held,
-    backs off, or failed.
+    backs off, or failed. begins: how the thread id begins, letter for letter.
     """
 
     workflow: str | None = None
@@ -31,6 +31,7 @@ class Filter:
     tags: Mapping[str, Any] | None = None
     older_than: float | None = None
     error: str | None = None
+    begins: str | None = None
 
     @classmethod
     def of(
@@ -42,10 +43,17 @@ class Filter:
         tags: Tags | None = None,
         older_than: timedelta | float | None = None,
         error: str | None = None,
+        begins: str | None = None,
     ) -> Filter:
         """Check what a caller gave: BadFilter, and BadStart of tags, say what can't be."""
         name = workflow.name if isinstance(workflow, Workflow) else workflow
-        for what, text in (("workflow", name), ("status", status), ("step", step), ("error", error)):
+        for what, text in (
+            ("workflow", name),
+            ("status", status),
+            ("step", step),
+            ("error", error),
+            ("begins", begins),
+        ):
             check_text(what, text)
         try:
             seconds = None if older_than is None else seconds_of(older_than)
@@ -58,6 +66,7 @@ class Filter:
             tags=check_tags(tags),
             older_than=seconds,
             error=error,
+            begins=begins or None,
         )
 
     @property

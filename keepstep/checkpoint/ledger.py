@@ -12,6 +12,7 @@ from keepstep.checkpoint import codec
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.commits import LATE_BYTES
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.filters import MOST
 from keepstep.checkpoint.reads import Case
 from keepstep.checkpoint.sql import calls as sql
 from keepstep.steps.call import Begun, Cost
@@ -89,9 +90,9 @@ def beat(db: Database, claim: Claim, detail: str | None) -> bool:
     return db.one(sql.HEARTBEAT, _fence(claim) | {"detail": detail}) is not None
 
 
-def recorded(db: Database, case: Case) -> list[RecordedCall]:
-    """All that the case has called outside, the oldest first."""
-    return [_recorded(case, row) for row in db.all(sql.RECORDED, {"id": case.id})]
+def recorded(db: Database, case: Case, *, since: int = 0, until: int = MOST) -> list[RecordedCall]:
+    """All that the case has called outside, the oldest first, by steps that begin at seq `since` and before `until`."""
+    return [_recorded(case, row) for row in db.all(sql.RECORDED, {"id": case.id, "since": since, "until": until})]
 
 
 def total(calls: Iterable[RecordedCall]) -> Cost:

@@ -17,7 +17,10 @@ from keepstep.checkpoint.sql import nodes as sql
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One worker's main process. process: "pid:start". workflows: schema versions by name. steps: names by workflow."""
+    """One worker's main process. process: "pid:start". workflows: schema versions by name. steps: names by workflow.
+
+    step_queues: each step's queue, by workflow.
+    """
 
     id: UUID
     host: str
@@ -29,6 +32,7 @@ class Node:
     concurrency: int
     version: str
     steps: dict[str, list[str]] = field(default_factory=dict)
+    step_queues: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def lock_key(self) -> int:
@@ -135,4 +139,5 @@ def _columns(node: Node) -> dict[str, Any]:
         "concurrency": node.concurrency,
         "version": node.version,
         "steps": codec.encode(node.steps),
+        "step_queues": codec.encode(node.step_queues),
     }

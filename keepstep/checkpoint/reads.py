@@ -112,6 +112,7 @@ def select(db: Database, which: Filter, *, cursor: str | None = None, limit: int
             "tags": codec.encode(dict(which.tags)) if which.tags else None,
             "older": which.older_than,
             "error": None if which.error is None else _containing(which.error),
+            "begins": None if which.begins is None else f"{_literal(which.begins)}%",
             "cursor_at": at,
             "cursor_id": last,
             "limit": check_limit(limit) + 1,
@@ -233,10 +234,14 @@ def _place(cursor: str | None) -> tuple[datetime | None, UUID | None]:
 
 def _containing(text: str) -> str:
     """The LIKE pattern for stored JSON that has the text in it."""
-    escaped = codec.encode(text)[1:-1]
+    return f"%{_literal(codec.encode(text)[1:-1])}%"
+
+
+def _literal(text: str) -> str:
+    """The LIKE pattern for exactly this text."""
     for special in ("\\", "%", "_"):
-        escaped = escaped.replace(special, "\\" + special)
-    return f"%{escaped}%"
+        text = text.replace(special, "\\" + special)
+    return text
 
 
 def _case(row: Row, state: dict[str, Any]) -> Case:

@@ -26,6 +26,7 @@ SCHEMA = "keepstep"
 metadata = sa.MetaData(schema=SCHEMA)
 
 _instant = sa.DateTime(timezone=True)
+_LATELY = {"pages_per_range": "16", "autosummarize": "on"}
 
 
 def _one_of(column: str, values: frozenset[str]) -> str:
@@ -64,6 +65,9 @@ cases = sa.Table(
     sa.Index("cases_parent", "parent", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_tags", "tags", postgresql_using="gin"),
     sa.Index("cases_created", "created_at", "id"),
+    # the beginning of a thread id, in any collation
+    sa.Index("cases_begin", "thread_id", postgresql_ops={"thread_id": "text_pattern_ops"}),
+    sa.Index("cases_parent", "parent", "id", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_ended", "status", "created_at", "id", postgresql_where=sa.text("status is not null")),
 )
 
@@ -141,6 +145,8 @@ checkpoints = sa.Table(
     ),
     sa.CheckConstraint(_one_of("status", _CHECKPOINTED), name="checkpoints_status"),
     sa.CheckConstraint("back_to is null or back_to between -1 and seq - 1", name="checkpoints_back_to"),
+    # what happened lately, for metrics: a block range costs an insert next to nothing
+    sa.Index("checkpoints_at", "at", postgresql_using="brin", postgresql_with=_LATELY),
     sa.Index("checkpoints_rewinds", "case_id", "seq", postgresql_where=sa.text("back_to is not null")),
 )
 
@@ -157,6 +163,7 @@ attempts = sa.Table(
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("error", sa.JSON),
     sa.Column("cost", sa.JSON),
+    sa.Column("started_at", _instant),  # when it was claimed
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint(
         "outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', "
@@ -164,6 +171,7 @@ attempts = sa.Table(
         name="attempts_outcome",
     ),
     sa.Index("attempts_case", "case_id", "seq"),
+    sa.Index("attempts_at", "at", postgresql_using="brin", postgresql_with=_LATELY),
 )
 
 calls = sa.Table(
@@ -289,6 +297,8 @@ nodes = sa.Table(
     sa.Column("queues", sa.JSON, nullable=False),
     sa.Column("workflows", sa.JSON, nullable=False),
     sa.Column("steps", sa.JSON, nullable=False, server_default="{}"),  # names and aliases, by workflow
+    sa.Column("step_queues", sa.JSON, nullable=False, server_default="{}"),  # by workflow and step, as its code says
+    sa.Column("tallies", sa.JSON, nullable=False, server_default="{}"),  # what it counts of itself since its start
     sa.Column("pool", sa.Text, nullable=False),
     sa.Column("concurrency", sa.Integer, nullable=False),
     sa.Column("version", sa.Text, nullable=False),

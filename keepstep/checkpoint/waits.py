@@ -33,8 +33,12 @@ from keepstep.steps.waiting import WAIT_EXPIRED
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A decision that a case waits for. digest: of what is asked. votes: of the `approvers` that are needed."""
+    """A decision that a case waits for. digest: of what is asked. votes: of the `approvers` that are needed.
 
+    id: the case's.
+    """
+
+    id: UUID
     workflow: str
     thread_id: str
     name: str
@@ -45,6 +49,10 @@ class Asked:
     digest: str | None
     approvers: int
     votes: int
+
+
+Place = tuple[datetime, UUID, str]
+"""Where a decision stands in the inbox: when it was asked, its case's id, its name."""
 
 
 def lock_head(connection: sa.Connection, case: UUID) -> Row | None:
@@ -112,11 +120,13 @@ def deliver_locked(connection: sa.Connection, head: Row, fits: Fits, max_bytes: 
     return None
 
 
-def inbox(db: Database, *, workflow: str | None, limit: int) -> list[Asked]:
-    """Decisions that are waited for, the oldest first."""
+def inbox(db: Database, *, workflow: str | None, limit: int, behind: Place | None = None) -> list[Asked]:
+    """Decisions that are waited for, the oldest first. behind: the place of the last one of the page before."""
     check_text("workflow", workflow)
+    place = dict(zip(("after", "after_id", "after_name"), behind or (None, None, None), strict=True))
     return [
         Asked(
+            id=row.id,
             workflow=row.workflow,
             thread_id=row.thread_id,
             name=row.name,
@@ -128,7 +138,7 @@ def inbox(db: Database, *, workflow: str | None, limit: int) -> list[Asked]:
             approvers=row.approvers,
             votes=row.votes,
         )
-        for row in db.all(sql.INBOX, {"workflow": workflow, "limit": check_limit(limit)})
+        for row in db.all(sql.INBOX, {"workflow": workflow, "limit": check_limit(limit), **place})
     ]
 
 

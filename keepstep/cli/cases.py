@@ -22,6 +22,7 @@ from keepstep.steps.words import one_line
 @tag_option("Only those with this tag; several times for several.")
 @click.option("--older-than", type=Span(), metavar="TIME", help="Only those at their step, or ended, for longer: 2h.")
 @click.option("--error", metavar="TEXT", help="Only those held, backing off or failed with this in the error.")
+@click.option("--begins", metavar="TEXT", help="Only those whose thread id begins with this.")
 @click.option("--cursor", help="Go on behind a page: it says with which.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At the most.")
 @json_option

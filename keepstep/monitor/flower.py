@@ -1,17 +1,20 @@
 """Flower for keepstep's Celery app: tasks appear as workflow.step, with the thread id and without any payload.
 
-Flower shows what passes through the broker and forgets it; where a case stands is in PostgreSQL (`keepstep show`).
+Flower itself shows what passes through the broker and forgets it. Where a case stands is in PostgreSQL, and on the
+pages that are added here.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import logging
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 
-import click
+import tornado.options
 from celery import Celery
-from celery.bin.base import CLIContext
 
 from keepstep.config.celery_options import celery_options
 from keepstep.config.settings import settings
@@ -59,20 +62,36 @@ def hush() -> None:
 
 
 def run_flower(args: Sequence[str]) -> int:
-    """Run Flower in this process until it is stopped; its exit code."""
-    from flower.command import flower
-
-    @click.group()
-    @click.pass_context
-    def celery(ctx: click.Context) -> None:
-        ctx.obj = CLIContext(app=flower_app(), no_color=None, workdir=None)
-
-    celery.add_command(flower, "flower")
+    """Run Flower with the pages about cases in this process until it is stopped; its exit code."""
     hush()
     try:
-        code = celery.main(args=["flower", *with_defaults(args)], prog_name="keepstep", standalone_mode=False)
+        serve(with_defaults(args))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
         raise BadSetting(f"Flower can't listen: {error.strerror}. Choose another --port or --address.") from error
-    return int(code or 0)
+    except tornado.options.Error as error:
+        raise BadSetting(f"Flower: {error}. See its options: https://flower.readthedocs.io") from error
+    return 0
+
+
+def serve(args: list[str]) -> None:
+    """What Flower's own command does, with our application."""
+    from flower import command
+    from flower.urls import settings as theirs
+    from tornado.options import options
+
+    from keepstep.monitor.application import CasesFlower
+
+    command.apply_env_options()
+    command.apply_options("keepstep flower", args)
+    command.extract_settings()
+    command.setup_logging()
+    app = CasesFlower(settings(), options, capp=flower_app(), **theirs)
+    atexit.register(app.stop)
+    signal.signal(signal.SIGTERM, command.sigterm_handler)
+    port = app.start_http_server()
+    command.print_banner(app.capp, "ssl_options" in theirs, port)
+    with suppress(KeyboardInterrupt, SystemExit):
+        app.start()
+    app.desk.close()

@@ -177,6 +177,7 @@ def _node(engine: Engine, worker: Any) -> Node:
         queues=tuple(worker.app.amqp.queues.consume_from),
         workflows=engine.registry.versions,
         steps=engine.registry.steps,
+        step_queues=engine.registry.step_queues,
         pool=worker.pool_cls.__module__.rpartition(".")[2],
         concurrency=int(worker.concurrency or 1),
         version=__version__,

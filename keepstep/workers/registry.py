@@ -84,6 +84,11 @@ class Registry:
         return {workflow.name: workflow.step_names for workflow in self}
 
     @property
+    def step_queues(self) -> dict[str, dict[str, str]]:
+        """The queue of every workflow's steps."""
+        return {workflow.name: {name: step.queue for name, step in workflow.steps.items()} for workflow in self}
+
+    @property
     def known(self) -> str:
         """The versions as the claim takes them."""
         return codec.encode(self.versions)

@@ -108,11 +108,12 @@ FILTERS: dict[str, dict[str, Any]] = {
     "the newest": {},
     "a status that is rare": {"live": ["held"]},
     "a final status that is rare": {"ended": "failed"},
+    "how a thread id begins": {"begins": "W777%"},
     "a tag that is rare": {"tags": '{"n": 5000}'},
     "a page": {"cursor_at": datetime.now(UTC) - timedelta(hours=1), "cursor_id": str(uuid4())},
 }
 NONE = dict.fromkeys(
-    ("workflow", "live", "ended", "statuses", "step", "tags", "older", "error", "cursor_at", "cursor_id")
+    ("workflow", "live", "ended", "statuses", "step", "tags", "older", "error", "begins", "cursor_at", "cursor_id")
 ) | {"limit": 51}
 
 

@@ -64,7 +64,8 @@ update keepstep.heads
 returning 1
 """)
 
-# All that a case has called outside: its steps' attempts, which count by where they began, and their recorded calls.
+# All that a case has called outside from a checkpoint until another one: its steps' attempts, which count by where
+# they began, and their recorded calls.
 # `renewed`: where the last restart gave the case another run, before which the keys of steps are not known any more.
 RECORDED = text("""
 with mine as (
@@ -72,19 +73,20 @@ with mine as (
          case kind when 'verify' then 'verified' else 'done' end as outcome, null::uuid as key,
          extract(epoch from at - started_at)::float8 as seconds, cost::text as cost, null as late,
          coalesce(started_at, at) as at
-    from keepstep.checkpoints where case_id = :id and kind in ('step', 'verify')
+    from keepstep.checkpoints where case_id = :id and kind in ('step', 'verify') and seq > :since and seq <= :until
   union all
   select seq, step, null, attempt, outcome, null, null, cost::text,
          case outcome when 'late' then error::text end, at
-    from keepstep.attempts where case_id = :id and outcome <> 'deferred'
+    from keepstep.attempts
+   where case_id = :id and outcome <> 'deferred' and seq >= :since and seq < :until
   union all
   select seq, step, null, attempt, 'running', null, null, null, null,
          deadline - make_interval(secs => timeout)
-    from keepstep.heads where id = :id and status = 'running'
+    from keepstep.heads where id = :id and status = 'running' and seq >= :since and seq < :until
   union all
   select seq, step, name, attempts, case when done_at is null then 'unfinished' else 'done' end,
          key, extract(epoch from done_at - begun_at)::float8, cost::text, null, begun_at
-    from keepstep.calls where case_id = :id
+    from keepstep.calls where case_id = :id and seq >= :since and seq < :until
 )
 select mine.*,
        seq >= coalesce((select max(seq) from keepstep.checkpoints

@@ -178,8 +178,9 @@ select seq, false as paused from h
 """)
 
 _ATTEMPT = """
-insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, cost)
-select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json), cast(:cost as json) from h"""
+insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, cost, started_at)
+select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json), cast(:cost as json),
+       clock_timestamp() - make_interval(secs => :took) from h"""
 
 # Whether an attempt still holds its lease, so that its result will be taken.
 LEASE_HELD = text("select 1 from keepstep.heads where id = :id and lease = :lease")

@@ -9,9 +9,10 @@ LOCK = text("select pg_try_advisory_lock(:lock_key)")
 
 # Appear among the nodes, or appear again after having been taken for dead.
 REGISTER = text("""
-insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, steps, pool, concurrency, version)
+insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, steps, step_queues, pool,
+                            concurrency, version)
 values (:id, :host, :host_id, :process, :lock_key, cast(:queues as json), cast(:workflows as json),
-        cast(:steps as json), :pool, :concurrency, :version)
+        cast(:steps as json), cast(:step_queues as json), :pool, :concurrency, :version)
 on conflict (id) do nothing
 """)
 

@@ -56,6 +56,7 @@ LIST = text(f"""{_CASE}
    and (cast(:older as float8) is null
         or coalesce(h.entered_at, k.finished_at) < clock_timestamp() - make_interval(secs => :older))
    and (cast(:error as text) is null or h.reason::text ilike :error or k.error::text ilike :error)
+   and (cast(:begins as text) is null or k.thread_id like :begins)
    and (cast(:cursor_at as timestamptz) is null
         or (k.created_at, k.id) < (cast(:cursor_at as timestamptz), cast(:cursor_id as uuid)))
  order by k.created_at desc, k.id desc limit :limit

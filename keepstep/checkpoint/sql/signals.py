@@ -239,11 +239,14 @@ select seq from h
 # -------------------------------------------------------------------------------------------------------- for people
 # Decisions that are waited for, the oldest first.
 INBOX = text("""
-select k.workflow, k.thread_id, w.name, w.prompt::text as prompt, w.payload_schema::text as payload_schema, w.deadline,
-       w.opened_at, w.digest, w.approvers,
+select k.id, k.workflow, k.thread_id, w.name, w.prompt::text as prompt, w.payload_schema::text as payload_schema,
+       w.deadline, w.opened_at, w.digest, w.approvers,
        (select count(distinct s.actor) from keepstep.signals s
          where s.case_id = w.case_id and s.name = w.name and s.counted_seq = w.seq) as votes
   from keepstep.waits w join keepstep.cases k on k.id = w.case_id
  where w.fate is null and not w.stream and (cast(:workflow as text) is null or k.workflow = :workflow)
- order by w.opened_at limit :limit
+   and (cast(:after as timestamptz) is null or w.opened_at >= :after)
+   and (cast(:after as timestamptz) is null
+        or (w.opened_at, k.id, w.name) > (cast(:after as timestamptz), cast(:after_id as uuid), :after_name))
+ order by w.opened_at, k.id, w.name limit :limit
 """)

@@ -95,7 +95,8 @@ def _recover(which: str) -> str:
     """
     return f"""
 with l as materialized (
-  select h.id, h.lease, h.owner, h.attempt, h.in_doubt, h.doubt, h.crashes, h.node_deaths from keepstep.heads h
+  select h.id, h.lease, h.owner, h.attempt, h.in_doubt, h.doubt, h.crashes, h.node_deaths,
+         h.deadline - make_interval(secs => h.timeout) as began from keepstep.heads h
    where h.{guard("recover")} and {which}
    limit :limit for update of h skip locked
 ), h as (
@@ -120,8 +121,8 @@ with l as materialized (
    where h.id = l.id
   returning h.*
 ), a as (
-  insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error)
-  select h.id, h.seq, h.step, l.attempt, l.lease, l.owner, :outcome, json_build_object('message', :message)
+  insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome, error, started_at)
+  select h.id, h.seq, h.step, l.attempt, l.lease, l.owner, :outcome, json_build_object('message', :message), l.began
     from h join l on l.id = h.id
 ), hook as (
   insert into keepstep.hooks (case_id, event, seq)

@@ -95,6 +95,7 @@ class Looking(Connected):
         tags: Tags | None = None,
         older_than: timedelta | float | None = None,
         error: str | None = None,
+        begins: str | None = None,
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page:
@@ -102,9 +103,12 @@ class Looking(Connected):
 
         step: where live ones stand. tags: they have all of these. older_than: a timedelta or seconds that they have
         been at their step, or ended. error: a text in why they are held, back off or failed, in any case of letters.
-        cursor: the `cursor` of the page before, which is None after the last. Raises BadFilter, BadCursor.
+        begins: how their thread ids begin. cursor: the `cursor` of the page before, which is None after the last.
+        Raises BadFilter, BadCursor.
         """
-        which = Filter.of(workflow=workflow, status=status, step=step, tags=tags, older_than=older_than, error=error)
+        which = Filter.of(
+            workflow=workflow, status=status, step=step, tags=tags, older_than=older_than, error=error, begins=begins
+        )
         return reads.select(self.db, which, cursor=cursor, limit=limit)
 
     def counts(self, workflow: str | Workflow | None = None) -> dict[str, int]:
@@ -114,6 +118,10 @@ class Looking(Connected):
     def nodes(self) -> Sequence[NodeView]:
         """The workers whose heartbeat is younger than a lease."""
         return [node for node in nodes.everyone(self.db) if node.silent < self.settings.lease_seconds]
+
+    def depth(self, queue: str) -> int | None:
+        """How many messages wait in the queue; None if the broker doesn't answer."""
+        return self._bell.depth(queue)
 
     def _find(self, workflow: str | Workflow, thread_id: str) -> Case:
         case = reads.find(self.db, self._id(workflow, thread_id))

@@ -28,6 +28,7 @@ class Filters(TypedDict, total=False):
     tags: Mapping[str, Any] | None
     older_than: timedelta | float | None
     error: str | None
+    begins: str | None
 
 
 @dataclass(frozen=True, kw_only=True)

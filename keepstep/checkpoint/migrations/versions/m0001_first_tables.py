@@ -19,10 +19,13 @@ CREATE TABLE keepstep.attempts (
     outcome TEXT NOT NULL,
     error JSON,
     cost JSON,
+    started_at TIMESTAMP WITH TIME ZONE,
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (id),
     CONSTRAINT attempts_outcome CHECK (outcome in ('raised', 'held', 'failed', 'deferred', 'crashed', 'node_died', 'timed_out', 'orphaned', 'released', 'late', 'in_doubt', 'not_done'))
 );
+
+CREATE INDEX attempts_at ON keepstep.attempts USING brin (at) WITH (pages_per_range = 16, autosummarize = on);
 
 CREATE INDEX attempts_case ON keepstep.attempts (case_id, seq);
 
@@ -90,6 +93,8 @@ CREATE TABLE keepstep.cases (
     CONSTRAINT cases_finished CHECK ((status is null) = (finished_at is null))
 );
 
+CREATE INDEX cases_begin ON keepstep.cases (thread_id text_pattern_ops);
+
 CREATE INDEX cases_created ON keepstep.cases (created_at, id);
 
 CREATE INDEX cases_ended ON keepstep.cases (status, created_at, id) WHERE status is not null;
@@ -97,6 +102,8 @@ CREATE INDEX cases_ended ON keepstep.cases (status, created_at, id) WHERE status
 CREATE INDEX cases_expire ON keepstep.cases (expires_at) WHERE expires_at is not null;
 
 CREATE INDEX cases_parent ON keepstep.cases (parent) WHERE parent is not null;
+
+CREATE INDEX cases_parent ON keepstep.cases (parent, id) WHERE parent is not null;
 
 CREATE INDEX cases_tags ON keepstep.cases USING gin (tags);
 
@@ -126,6 +133,8 @@ CREATE TABLE keepstep.checkpoints (
     CONSTRAINT checkpoints_status CHECK (status in ('completed', 'queued', 'sleeping', 'waiting')),
     CONSTRAINT checkpoints_back_to CHECK (back_to is null or back_to between -1 and seq - 1)
 );
+
+CREATE INDEX checkpoints_at ON keepstep.checkpoints USING brin (at) WITH (pages_per_range = 16, autosummarize = on);
 
 CREATE INDEX checkpoints_rewinds ON keepstep.checkpoints (case_id, seq) WHERE back_to is not null;
 
@@ -216,6 +225,8 @@ CREATE TABLE keepstep.nodes (
     queues JSON NOT NULL,
     workflows JSON NOT NULL,
     steps JSON DEFAULT '{}' NOT NULL,
+    step_queues JSON DEFAULT '{}' NOT NULL,
+    tallies JSON DEFAULT '{}' NOT NULL,
     pool TEXT NOT NULL,
     concurrency INTEGER NOT NULL,
     version TEXT NOT NULL,
@@ -292,18 +303,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them, with everything in them."""
-    for table in (
-        "waits",
-        "signals",
-        "nodes",
-        "hooks",
-        "heads",
-        "erasures",
-        "checkpoints",
-        "cases",
-        "calls",
-        "blobs",
-        "audit",
-        "attempts",
-    ):
+    for table in ("waits", "signals", "nodes", "hooks", "heads", "erasures", "checkpoints", "cases", "calls", "blobs", "audit", "attempts"):
         op.execute(f"drop table keepstep.{table}")
