@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-unit lint format bench bench-growth bench-peers bench-docs crash build clean
+.PHONY: help demo dev test test-unit test-browser lint format bench bench-growth bench-peers bench-docs crash build clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test: $(STAMP) ## every test under five minutes, on real servers
 
 test-unit: $(STAMP) ## the pure tests only
 	@$(RUN)/pytest tests/unit
+
+test-browser: $(STAMP) ## Flower's pages in a real headless Chromium; SHOTS=folder keeps screenshots
+	@KEEPSTEP_SHOTS=$(SHOTS) $(RUN)/pytest tests/browser
 
 lint: $(STAMP) ## ruff, mypy (strict) and the import contracts
 	@$(RUN)/ruff check .

@@ -109,6 +109,7 @@ class Passage:
     kind: str
     step: str
     target: str | None
+    status: str
 
 
 @dataclass(frozen=True, kw_only=True)

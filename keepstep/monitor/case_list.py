@@ -41,9 +41,9 @@ class CaseList(CasesHandler):
         given = {name: self.given(name).strip() for name in FIELDS}
         if self.get_query_arguments("status") and given["status"] not in (*Status, ""):
             raise Refused(400, "There is no such status.")
-        if (case := _id(given["begins"])) is not None and await self.desk.ask(
-            census.known, self.desk.client.db, [case]
-        ):
+        case = _id(given["begins"])
+        known = [] if case is None else await self.desk.ask(census.known, self.desk.client.db, [case])
+        if known:
             self.redirect(self.reverse_url("keepstep_case", str(case)))
             return
         wrong = ""
@@ -70,7 +70,7 @@ class CaseList(CasesHandler):
     def _link(self, given: dict[str, str], **changed: str | None) -> str:
         """This page with these filters, and some of them changed."""
         query = {name: value for name, value in {**given, **changed}.items() if value}
-        return self.reverse_url("keepstep_cases") + (f"?{urlencode(query)}" if query else "")
+        return str(self.reverse_url("keepstep_cases")) + (f"?{urlencode(query)}" if query else "")
 
 
 class CaseByName(CasesHandler):

@@ -17,7 +17,7 @@ import tornado.options
 from celery import Celery
 
 from keepstep.config.celery_options import celery_options
-from keepstep.config.settings import settings
+from keepstep.config.settings import Settings, settings
 from keepstep.steps.errors import BadSetting
 
 DEFAULTS = {
@@ -27,10 +27,10 @@ DEFAULTS = {
 }
 
 
-def flower_app() -> Celery:
+def flower_app(given: Settings) -> Celery:
     """An app on the same broker. It needs no workflows: names and arguments come with the events."""
     app = Celery("keepstep", set_as_current=False)
-    app.conf.update(celery_options(settings()))
+    app.conf.update(celery_options(given))
     return app
 
 
@@ -87,7 +87,7 @@ def serve(args: list[str]) -> None:
     command.apply_options("keepstep flower", args)
     command.extract_settings()
     command.setup_logging()
-    app = CasesFlower(settings(), options, capp=flower_app(), **theirs)
+    app = CasesFlower(settings(), options, capp=flower_app(settings()), **theirs)
     atexit.register(app.stop)
     signal.signal(signal.SIGTERM, command.sigterm_handler)
     port = app.start_http_server()

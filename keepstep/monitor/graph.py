@@ -103,7 +103,8 @@ def _ways(code: Workflow | None, passages: Sequence[Passage]) -> _Ways:
         if passage.kind in ("rewind", "start", "fork") or source is None:
             asker = None if passage.kind != "start" else asker
             continue
-        way = (_today(code, source) or source, _today(code, passage.target))
+        onward = END if passage.status == "completed" else passage.target
+        way = (_today(code, source) or source, _today(code, onward))
         found.setdefault(way, []).append(passage.seq)
     return found
 
@@ -122,7 +123,7 @@ def _names(code: Workflow | None, passages: Sequence[Passage], step: str | None)
 
 
 def _edges(code: Workflow | None, ways: _Ways) -> list[Edge]:
-    taken = {(source, target or END) for source, target in ways if target is not None or _ends(source, ways)}
+    taken = {(source, target) for source, target in ways if target is not None}
     declared: list[tuple[str, str]] = []
     for step in code.steps.values() if code is not None else ():
         following = code.after(step) if code is not None else None
@@ -130,11 +131,6 @@ def _edges(code: Workflow | None, ways: _Ways) -> list[Edge]:
         declared += [(step.name, _today(code, name) or name) for name in names]
     pairs = dict.fromkeys([*declared, *sorted(taken)])
     return [Edge(source=source, target=target, taken=(source, target) in taken) for source, target in pairs]
-
-
-def _ends(source: str, ways: _Ways) -> bool:
-    """Whether nothing but the end came after this step: a wait has no target either, until it is answered."""
-    return all(target is None for other, target in ways if other == source)
 
 
 def _box(

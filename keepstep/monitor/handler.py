@@ -62,6 +62,7 @@ class CasesHandler(BaseHandler):
     """The base of all pages about cases."""
 
     desk: Desk
+    current_user: Any
 
     def initialize(self, desk: Desk) -> None:
         """As the handlers' table gives it."""
@@ -83,11 +84,11 @@ class CasesHandler(BaseHandler):
             raise Refused(403, "This Flower asks for no password, so it answers under an IP address or localhost only.")
         if not self.current_user:
             if self.request.method in ("GET", "HEAD"):
-                return self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
+                self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
+                return
             raise Refused(403, "Your session has ended, so nothing was done. Sign in again, then send the form anew.")
         if self.request.method == "POST" and options.read_only:
             raise Refused(403, "This Flower is read-only, so nothing was done.")
-        return None
 
     def check_xsrf_cookie(self) -> None:
         """Every form carries a token, also where Flower itself would do without: without a password, say."""

@@ -1,4 +1,4 @@
-"""Words for pages: times, statuses, stored texts. Templates escape what they print; here it becomes harmless to read."""
+"""Words for pages: times, statuses, stored texts. Templates escape what they print; here it's made harmless to read."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class VerbPage(CasesHandler):
             said = {"actor": self.actor, "reason": given["reason"].strip() or _no_reason()}
             steered: Steered = await self.desk.ask(verb.act, self.desk.client, case, given, said)
         except EffectsWouldRepeat as error:
-            self._ask(verb, case, given, effects=error.effects, wrong="")
+            self._ask(verb, case, given, effects=error.effects)
         except BadInput as error:
             self._ask(verb, case, given, wrong=str(error))
         except Refused as error:

@@ -49,7 +49,7 @@ select k.run, k.status as ended, h.seq, h.status, h.paused, h.attempt, h.verific
 
 # Which steps the case went through, and where each led: for the picture of its workflow. The newest first.
 PATH = text("""
-select seq, kind, step, target from keepstep.checkpoints where case_id = :id order by seq desc limit :limit
+select seq, kind, step, target, status from keepstep.checkpoints where case_id = :id order by seq desc limit :limit
 """)
 
 # Where a live case stands now. claimed_at: of the attempt that runs.
