@@ -55,7 +55,7 @@ class Sighting:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """A worker as people see it. silent: seconds since its last heartbeat."""
+    """A worker as people see it. silent: seconds since its last heartbeat. lock_works: its session holds its lock."""
 
     host: str
     process: str
@@ -66,6 +66,7 @@ class NodeView:
     workflows: dict[str, int]
     started_at: datetime
     silent: float
+    lock_works: bool = True
 
 
 def lock(connection: sa.Connection, node: Node) -> bool:
@@ -111,9 +112,15 @@ def everyone(db: Database) -> list[NodeView]:
             workflows=codec.decode(row.workflows),
             started_at=row.started_at,
             silent=row.silent,
+            lock_works=row.lock_works,
         )
         for row in db.all(sql.LIST)
     ]
+
+
+def tell(db: Database, node: UUID, tallies: dict[str, int]) -> None:
+    """Write down what a node has counted of itself since its start, by name."""
+    db.run(sql.TELL, {"id": node, "tallies": codec.encode(tallies)})
 
 
 def knows_step(db: Database, workflow: str, step: str) -> bool:

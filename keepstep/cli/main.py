@@ -44,7 +44,10 @@ COMMANDS = {
     "export": ("keepstep.cli.export:export", "Write all that the database has of a case, as JSON Lines."),
     "erase": ("keepstep.cli.export:erase", "Delete everything of a case, for ever."),
     "size": ("keepstep.cli.size:size", "Say what takes room in the database, and what is wrong with it."),
-    "flower": ("keepstep.cli.flower:flower", "Run Flower for keepstep's workers, on 127.0.0.1."),
+    "queues": ("keepstep.cli.queues:list_queues", "List queues: depth, age, waits, workers."),
+    "doctor": ("keepstep.cli.doctor:doctor", "Look for what is wrong with the surroundings, and say what to do."),
+    "metrics": ("keepstep.cli.metrics:metrics", "Serve metrics for Prometheus, on 127.0.0.1."),
+    "flower": ("keepstep.cli.flower:flower", "Run Flower with the cases and the inbox, on 127.0.0.1."),
 }
 
 

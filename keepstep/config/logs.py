@@ -1,17 +1,29 @@
-"""Logging: one line a transition, with the thread id in every line that a step logs."""
+"""Logging: one line a transition, with the thread id in every line that a step logs, by whichever logger.
+
+As text for people, or as JSON for machines: one object a line.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any
 
 from keepstep.steps.secret import Cover
 
-FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
+FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(case)s%(message)s"
 
+FIELDS = ("workflow", "thread_id", "step", "seq", "attempt", "move", "target")
+"""What a line may say of a case, besides its message: names of extra fields of a record."""
+
+_current: ContextVar[Mapping[str, Any] | None] = ContextVar("keepstep_case", default=None)
+"""The case whose step this thread, or this coroutine, is running."""
 
 # a library is silent unless its user says otherwise
 logging.getLogger("keepstep").addHandler(logging.NullHandler())
@@ -41,7 +53,7 @@ class CaseLogger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         extra: Mapping[str, Any] = self.extra or {}
         kwargs["extra"] = {**extra, **(kwargs.get("extra") or {})}
-        return f"[{extra['workflow']}/{extra['thread_id']} {extra['step']}#{extra['seq']}] {msg}", kwargs
+        return f"{_prefix(extra)}{msg}", kwargs
 
 
 def case_logger(
@@ -54,3 +66,60 @@ def case_logger(
     )
     logger.cover = cover
     return logger
+
+
+@contextmanager
+def about_case(**fields: Any) -> Iterator[None]:
+    """Whatever is logged meanwhile, by the user's own loggers too, is about this case. fields: those of FIELDS."""
+    token = _current.set(fields)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class AboutCase(logging.Filter):
+    """Gives each record the fields of the case whose step runs, and the words for a line of text."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record through."""
+        fields = _current.get()
+        own = hasattr(record, "thread_id")
+        if fields is not None and not own:
+            for name, value in fields.items():
+                setattr(record, name, value)
+        record.case = "" if own or fields is None else _prefix(fields)
+        return True
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON: at, level, logger, message, what it says of a case, and the traceback as `error`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: found for name in FIELDS if (found := getattr(record, name, None)) is not None}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def configure(level: int | str, *, json_lines: bool = False, file: str | None = None) -> None:
+    """Log to stderr, or to a file, unless somebody has configured logging already. For a process that is ours."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.FileHandler(file) if file else logging.StreamHandler()
+    handler.addFilter(AboutCase())
+    handler.setFormatter(JsonLines() if json_lines else logging.Formatter(FORMAT))
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+def _prefix(fields: Mapping[str, Any]) -> str:
+    return f"[{fields['workflow']}/{fields['thread_id']} {fields['step']}#{fields['seq']}] "

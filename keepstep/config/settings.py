@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -63,6 +63,8 @@ class Settings(BaseSettings):
     host_id: str | None = None
     """Overrides the host's identity (boot id and pid namespace). Two nodes of one identity judge each other by pid."""
     log_level: str = "INFO"
+    log_format: Literal["text", "json"] = "text"
+    """How workers log: lines for people, or one JSON object a line."""
 
     @field_validator("workflows", mode="before")
     @classmethod
@@ -86,7 +88,7 @@ class Settings(BaseSettings):
         url = f"{_BROKERS[scheme.lower()]}://{rest}"
         if url.startswith(("redis://", "rediss://")) and ";" not in rest:  # not a list of hosts
             _check_parts(url)
-        return url
+        return ";".join(_verified(one) for one in url.split(";"))
 
     @field_validator("log_level")
     @classmethod
@@ -103,6 +105,13 @@ class Settings(BaseSettings):
                 f"({self.beat_seconds:g}): a node that beats in time would be taken for dead"
             )
         return self
+
+
+def _verified(broker_url: str) -> str:
+    """A TLS URL that says how certificates are checked: without that, kombu's Redis transport goes unencrypted."""
+    if not broker_url.startswith("rediss://") or "ssl_cert_reqs=" in broker_url:
+        return broker_url
+    return f"{broker_url}{'&' if '?' in broker_url else '?'}ssl_cert_reqs=required"
 
 
 _BROKERS = {

@@ -15,7 +15,7 @@ from kombu.entity import Queue
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.ring import Delivery
 from keepstep.config.celery_options import celery_options
-from keepstep.config.logs import FORMAT
+from keepstep.config.logs import configure
 from keepstep.config.settings import Settings, settings
 from keepstep.steps.workflow import DEFAULT_QUEUE
 from keepstep.workers.engine import Engine
@@ -74,7 +74,8 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
 
 @signals.setup_logging.connect
 def _setup_logging(loglevel: int | str | None = None, logfile: str | None = None, **_: Any) -> None:
-    logging.basicConfig(level=loglevel or settings().log_level, format=FORMAT, filename=logfile or None)
+    chosen = settings()
+    configure(loglevel or chosen.log_level, json_lines=chosen.log_format == "json", file=logfile or None)
     logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)  # one line a transition, ours
     logging.getLogger("celery.app.trace").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -8,6 +8,7 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from pydantic import BaseModel
 
+from keepstep.config.logs import about_case
 from keepstep.steps.call import Call
 from keepstep.steps.decide import Raised, Result, Returned, TimedOut
 from keepstep.steps.step import StepFunction
@@ -30,7 +31,10 @@ def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: flo
     """
     begun = False
     try:
-        with interruptible():
+        about = about_case(
+            workflow=call.workflow, thread_id=call.thread_id, step=call.step, seq=call.seq, attempt=call.attempt
+        )
+        with about, interruptible():
             begun = True
             value = function(state, call)
             if inspect.isawaitable(value):

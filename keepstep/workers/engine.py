@@ -12,6 +12,7 @@ from keepstep.config.settings import Settings
 from keepstep.workers import process
 from keepstep.workers.publish import Bell
 from keepstep.workers.registry import Registry
+from keepstep.workers.tallies import Tallies
 
 
 @dataclass(kw_only=True)
@@ -23,6 +24,7 @@ class Engine:
     registry: Registry
     bell: Bell
     node_id: UUID = field(default_factory=uuid4)
+    tallies: Tallies = field(default_factory=Tallies)
 
     def __post_init__(self) -> None:
         self._known = self.registry.known

@@ -135,6 +135,7 @@ def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | No
         claimed = patient(CLAIM)(claim, engine.db, delivery, claimant, lease)
     if claimed is None:
         log.debug("%s#%s: dropped: stale, a duplicate, paused, taken, or too new", delivery.case, delivery.seq)
+        engine.tallies.refused(engine.db, delivery, claimant.known)
     return claimed
 
 

@@ -9,7 +9,7 @@ from uuid import uuid5
 from keepstep.checkpoint import hooks, reads
 from keepstep.checkpoint.hooks import PendingHook
 from keepstep.checkpoint.reads import Case
-from keepstep.config.logs import case_logger
+from keepstep.config.logs import about_case, case_logger
 from keepstep.steps.decide import describe
 from keepstep.steps.errors import CheckpointDamaged, UnknownWorkflow
 from keepstep.steps.hooks import Hook, HookCall, names_of
@@ -71,6 +71,7 @@ def _call(function: Hook, name: str, case: Case, pending: PendingHook, cover: Co
         wait=pending.wait,
         log=case_logger(pending.workflow, pending.thread_id, at, pending.seq, lambda: cover),
     )
-    result = function(case, call)
-    if inspect.isawaitable(result):
-        loop.run(result)
+    with about_case(workflow=pending.workflow, thread_id=pending.thread_id, step=at, seq=pending.seq):
+        result = function(case, call)
+        if inspect.isawaitable(result):
+            loop.run(result)

@@ -86,6 +86,7 @@ class NodeThreads:
         self._heartbeat = self._new_heartbeat()
         self._sweep = Sweep(engine, executing, node.queues)
         self._children = Children(pids) if pids is not None else None
+        self._told: dict[str, int] = {}
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._sweeping, name="keepstep-sweep", daemon=True)]
         if self._children is not None:
@@ -129,7 +130,15 @@ class NodeThreads:
                 self._heartbeat = self._new_heartbeat()
                 self._heartbeat.start()
             self._guarded(self._sweep.round)
+            self._guarded(self._tell)
             self._over.wait(self._engine.settings.beat_seconds)
+
+    def _tell(self) -> None:
+        """Write down what this node has counted, if that is more than before."""
+        counted = self._engine.tallies.counted()
+        if counted != self._told:
+            nodes.tell(self._engine.db, self._node.id, counted)
+            self._told = counted
 
     def _watching(self) -> None:
         assert self._children is not None  # this thread runs only then

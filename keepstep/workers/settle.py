@@ -166,4 +166,13 @@ def _log(claimed: Claim, decision: Decision) -> None:
     target = f" -> {decision.target.step}" if decision.target else ""
     why = f": {decision.error.get('message')}" if decision.error else ""
     level = logging.WARNING if decision.move in ("hold", "fail", "back_off", "defer") else logging.INFO
-    log.log(level, "%s: %s%s%s", name(claimed), decision.move, target, why)
+    extra = {
+        "workflow": claimed.workflow,
+        "thread_id": claimed.thread_id,
+        "step": claimed.step,
+        "seq": claimed.delivery.seq,
+        "attempt": claimed.attempt,
+        "move": decision.move,
+        "target": decision.target and decision.target.step,
+    }
+    log.log(level, "%s: %s%s%s", name(claimed), decision.move, target, why, extra=extra)

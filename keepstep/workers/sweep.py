@@ -186,6 +186,7 @@ class Sweep:
             if lost:
                 log.info("ringing %s again on %s, behind a backlog", _cases(len(lost)), queue)
                 engine.bell.ring(lost)
+                engine.tallies.count("rung_again", len(lost))
 
     def _ring_queues(self, queues: set[str], ahead: float, *, beyond: float = -1e9) -> int:
         db, limits = self._engine.db, self._engine.limits
@@ -193,6 +194,7 @@ class Sweep:
         if again:
             log.info("ringing %s again on %s", _cases(len(again)), ", ".join(sorted(queues)))
             self._engine.bell.ring(again)
+            self._engine.tallies.count("rung_again", len(again))
         return len(again)
 
     def _ring(self, why: str, recovered: Recovery) -> None:

@@ -53,6 +53,18 @@ delete from keepstep.nodes n where n.id = any(:ids)
 # All nodes, for people.
 LIST = text("""
 select id, host, process, pool, concurrency, version, queues::text as queues, workflows::text as workflows, started_at,
+       lock_works,
        extract(epoch from clock_timestamp() - seen_at)::float8 as silent
   from keepstep.nodes order by started_at limit 1000
+""")
+
+# What the node has counted of itself since its start.
+TELL = text("update keepstep.nodes set tallies = cast(:tallies as json) where id = :id")
+
+# Why a claim was refused a moment ago; no row: the case has ended.
+WHY_REFUSED = text("""
+select case when seq <> :seq then 'stale' when status = 'running' then 'running' when paused then 'paused'
+            when schema_version > coalesce((cast(:known as jsonb) ->> workflow)::int, 0) then 'too_new'
+            when status = 'queued' then 'stale' else 'elsewhere' end as reason
+  from keepstep.heads where id = :id
 """)
