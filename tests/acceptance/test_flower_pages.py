@@ -101,13 +101,14 @@ def test_a_page_of_the_list_leads_to_the_next_one(visitor: Visitor, client: Clie
 
 def test_ten_thousand_cases_are_listed_quickly(visitor: Visitor, db: Database) -> None:
     crowd(db, 10_000)
-    for query in ("", "?status=waiting", "?begins=W77", "?workflow=approve", "?status=failed"):
+    lists = ("", "?status=waiting", "?begins=W77", "?workflow=approve", "?status=failed", "?older=1s&step=ask")
+    for url in (*(f"/cases{query}" for query in lists), "/inbox"):
         took = []
-        for _ in range(3):
+        for _ in range(5):
             began = time.monotonic()
-            assert visitor.get(f"/cases{query}").status == 200
+            assert visitor.get(url).status == 200
             took.append(1000 * (time.monotonic() - began))
-        print(f"/cases{query}: {min(took):.0f} ms at best, {max(took):.0f} ms at worst")
+        print(f"{url}: {sorted(took)[2]:.0f} ms, {max(took):.0f} ms at worst")
         assert min(took) < 1000, "a bound against mistakes, not a measurement"
     assert "10,000" in visitor.get("/cases").text
 

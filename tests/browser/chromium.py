@@ -170,7 +170,9 @@ class Page:
 
     def click(self, selector: str, *, loads: bool = True) -> None:
         """Click with the mouse where the element is; wait for the page that this leads to."""
-        self.js(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
+        self.js(
+            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center', behavior: 'instant'}})"
+        )
         place = self.js(
             f"(r => [r.x + r.width / 2, r.y + r.height / 2])"
             f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"

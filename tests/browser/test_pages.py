@@ -126,7 +126,7 @@ def test_a_page_follows_its_case_by_itself(
     page.wait(lambda: "completed" in page.text("#status"), "the page to show the end")
     page.wait(lambda: page.count(".ks-line") == 11, "all checkpoints in the timeline")
     assert page.js("window.stayed"), "without loading the page anew"
-    assert page.count("rect.ks-p-run") == 10
+    assert page.count(".ks-bar rect.ks-p-run") == 10
 
 
 def test_a_live_page_leaves_alone_what_somebody_is_using(
@@ -135,7 +135,7 @@ def test_a_live_page_leaves_alone_what_somebody_is_using(
     bring(hand, client, "held")
     page.goto(at(flower))
     page.click("#errors summary", loads=False)
-    assert page.js("document.querySelector('#errors details').open")
+    page.wait(lambda: page.js("document.querySelector('#errors details').open"), "the attempt to unfold")
     client.pause(WF, "A", actor="ann")
     page.wait(lambda: "paused" in page.text("#status"), "the pause")
     assert page.js("document.querySelector('#errors details').open"), "what was unfolded stays so"

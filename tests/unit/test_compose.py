@@ -83,9 +83,9 @@ def test_redis_never_evicts_and_keeps_what_it_has() -> None:
     assert "--appendonly yes" in command
 
 
-def test_nothing_is_published_but_flower_on_the_loopback_with_a_password() -> None:
+def test_nothing_is_published_but_flower_with_a_password_and_prometheus_on_the_loopback() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert published == {"flower": ["127.0.0.1:5555:5555"]}
+    assert published == {"flower": ["127.0.0.1:5555:5555"], "prometheus": ["127.0.0.1:9090:9090"]}
     assert "FLOWER_PASSWORD:?" in SERVICES["flower"]["environment"]["FLOWER_BASIC_AUTH"]
     assert "--port=5555" in SERVICES["flower"]["command"]
 
@@ -96,6 +96,21 @@ def test_what_runs_for_long_is_watched_and_started_again() -> None:
             continue
         assert service["restart"] == "unless-stopped", name
         assert name == "stub" or "healthcheck" in service, name
+
+
+def test_prometheus_is_a_profile_that_asks_the_exporter_for_metrics_that_there_are() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("profiles")} == {"metrics", "prometheus"}
+    scraped = yaml.safe_load(FILE["configs"]["prometheus"]["content"])["scrape_configs"]
+    [target] = scraped[0]["static_configs"][0]["targets"]
+    assert target == "metrics:9809"
+    assert "--port=9809" in SERVICES["metrics"]["command"]
+    code = (ROOT / "keepstep/monitor/metrics.py").read_text()
+    alerts = yaml.safe_load(FILE["configs"]["alerts"]["content"].replace("$$", "$"))["groups"][0]["rules"]
+    for alert in alerts:
+        for name in re.findall(r"keepstep_(\w+)", alert["expr"]):
+            told = name.removesuffix("_total").removeprefix("queue_")
+            assert f'"{told}"' in code, f"{alert['alert']} asks for keepstep_{name}"
+    assert "[metrics]" in (ROOT / "Dockerfile").read_text()
 
 
 def test_every_command_is_one_that_keepstep_has() -> None:

@@ -33,6 +33,17 @@ def test_every_linked_file_exists() -> None:
             assert (page.parent / target).exists(), f"{page.name} links {target}"
 
 
+def test_every_metric_is_documented() -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text()
+    code = (ROOT / "keepstep" / "monitor" / "metrics.py").read_text()
+    plain = re.findall(r'_(?:one|counter|gauge|histogram)\("(\w+)"', code)
+    of_queue = [f"queue_{name}" for name in re.findall(r'of_queue\("(\w+)"', code)]
+    assert len(plain) > 10
+    assert len(of_queue) == 6
+    for name in [*plain, *of_queue]:
+        assert f"`keepstep_{name}" in text, name
+
+
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     for name in Settings.model_fields:
