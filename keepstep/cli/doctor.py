@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
 
 import click
 
 from keepstep.cli import session
 from keepstep.cli.exits import Exit
 from keepstep.cli.printing import console, escape, json_option, print_json
-from keepstep.config.settings import read_settings
+from keepstep.config.settings import Settings, read_settings
 from keepstep.monitor.doctor import Finding, Level, Patient, examine
 from keepstep.steps.errors import KeepstepError
 from keepstep.workers.client import Client
@@ -27,9 +29,9 @@ def doctor(as_json: bool) -> int:
     """
     chosen = read_settings()
     with _client(chosen) as (client, found), session.translated(client.db):
-        patient = Patient(client=client, settings=chosen)
-        for finding in examine(patient):
-            found.append(finding)
+        for finding in chain(list(found), examine(Patient(client=client, settings=chosen))):
+            if finding not in found:
+                found.append(finding)
             if not as_json:
                 _show(finding)
     if as_json:
@@ -37,23 +39,17 @@ def doctor(as_json: bool) -> int:
     return Exit.FAILED if any(finding.level is Level.BAD for finding in found) else Exit.OK
 
 
-class _client:
+@contextmanager
+def _client(chosen: Settings) -> Iterator[tuple[Client, list[Finding]]]:
     """A client with the workflows' code; without it, and with that as a finding, if it can't be loaded."""
-
-    def __init__(self, chosen: Any):
-        self._chosen = chosen
-
-    def __enter__(self) -> tuple[Client, list[Finding]]:
-        try:
-            self._client, found = Client(settings=self._chosen), []
-        except KeepstepError as error:
-            self._client = Client(settings=self._chosen, workflows=())
-            found = [Finding(level=Level.BAD, what=str(error), do="Mend it: no worker can start with it.")]
-            _show(found[0])
-        return self._client, found
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+    found: list[Finding] = []
+    try:
+        client = Client(settings=chosen)
+    except KeepstepError as error:
+        client = Client(settings=chosen, workflows=())
+        found.append(Finding(level=Level.BAD, what=str(error), do="Mend it: no worker can start with it."))
+    with client:
+        yield client, found
 
 
 def _show(finding: Finding) -> None:

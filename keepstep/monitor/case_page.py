@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from keepstep.checkpoint import delta, ledger, reads, timeline
@@ -87,7 +88,7 @@ class CasePage(CasesHandler):
     def _link(self, **changed: object) -> str:
         """This page, with parts of its query changed."""
         kept = {name: self.given(name) for name in ("seq", "before", "scale")}
-        query = "&".join(f"{name}={value}" for name, value in {**kept, **changed}.items() if value not in ("", None))
+        query = urlencode({name: value for name, value in {**kept, **changed}.items() if value not in ("", None)})
         path = self.reverse_url("keepstep_case", self.path_args[0])
         return f"{path}?{query}" if query else path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from base64 import b64decode
+from datetime import UTC, datetime
 from secrets import token_hex
 from types import TracebackType
 from typing import Any, NoReturn
@@ -83,7 +84,7 @@ class CasesHandler(BaseHandler):
         if not (options.basic_auth or options.auth) and not _is_address(self.request.host_name):
             raise Refused(403, "This Flower asks for no password, so it answers under an IP address or localhost only.")
         if not self.current_user:
-            if self.request.method in ("GET", "HEAD"):
+            if self.request.method in ("GET", "HEAD") and not self._is_of_script:
                 self.redirect(f"{self.get_login_url()}?{urlencode({'next': self.request.uri})}")
                 return
             raise Refused(403, "Your session has ended, so nothing was done. Sign in again, then send the form anew.")
@@ -135,7 +136,8 @@ class CasesHandler(BaseHandler):
         common = {
             "shown": shown,
             "may_write": self.may_write,
-            "signed_in": self.signed_in if self._current_user_known() else None,
+            "signed_in": self.signed_in if self._current_user_known() and self.current_user else None,
+            "now": shown.iso(datetime.now(UTC)),
             "asset": self.asset,
         }
         self.render(f"keepstep_{name}.html", **common, **values)
@@ -157,7 +159,7 @@ class CasesHandler(BaseHandler):
             return
         if status == 503:
             self.set_header("Retry-After", "5")
-        if self.request.path.endswith("/version"):
+        if self._is_of_script:
             self.finish({"error": sentence})
             return
         self.page("error", status=status, sentence=sentence, known=status < 500 or status == 503)
@@ -173,6 +175,11 @@ class CasesHandler(BaseHandler):
             self._bug = token_hex(4)
             log.error("%s %s: an error of the page", self.request.method, self.request.path,
                       exc_info=(typ, value, tb) if typ and value else None)  # fmt: skip
+
+    @property
+    def _is_of_script(self) -> bool:
+        """Whether a page's script asks, which wants no page for an answer."""
+        return str(self.request.path).endswith("/version")
 
     def _current_user_known(self) -> bool:
         return hasattr(self, "_current_user")

@@ -251,6 +251,7 @@ def test_whoever_signed_in_is_the_actor(settings: Settings, client: Client, hand
         assert Visitor(here.url).get(path()).status == 401
         assert Visitor(here.url, Authorization=basic("ann", "wrong")).get(path()).status == 401
         assert Visitor(here.url, Authorization="Basic nonsense").get("/inbox").status == 401
+        assert Visitor(here.url).post(path(more="/pause"), SAID, token="").status == 403
         ann = Visitor(here.url, Authorization=basic("ann", "secret"))
         assert 'name="actor"' not in ann.get(path(more="/pause")).text
         assert ann.post(path(more="/pause"), {"actor": "the boss", "reason": "why not"}).status == 200
@@ -267,6 +268,7 @@ def test_a_session_that_has_ended_does_nothing(settings: Settings, client: Clien
         visitor = Visitor(here.url)
         asked = visitor.get(path())
         assert "/login?next=" in asked.url
+        assert visitor.get(path(more="/version")).status == 403, "a script wants no login page"
         token = "x" * 32
         refused = visitor.post(path(more="/retry"), SAID, token=token, Cookie=f"_xsrf={token}")
         assert refused.status == 403

@@ -6,6 +6,7 @@
   var EVERY = 2000, SLOWEST = 30000, LIST_EVERY = 5000, RUNNING_EVERY = 6000;
   var live = document.getElementById("ks-live");
   var error = document.getElementById("ks-error");
+  var ahead = Date.now() - Date.parse(document.body.dataset.now); // of this clock, compared to the server's
   var failures = 0, drawnAt = Date.now(), inWords = null;
 
   function words(seconds) {
@@ -22,7 +23,7 @@
 
   function tellTimes() {
     document.querySelectorAll("time[datetime]:not([data-fixed])").forEach(function (time) {
-      var seconds = (Date.now() - Date.parse(time.getAttribute("datetime"))) / 1000;
+      var seconds = (Date.now() - ahead - Date.parse(time.getAttribute("datetime"))) / 1000;
       time.textContent = seconds >= 0 ? words(seconds) + " ago" : "in " + words(-seconds);
     });
   }
@@ -64,7 +65,10 @@
   }
 
   function fetched(url) {
-    return fetch(url, { credentials: "same-origin", redirect: "error", headers: { "Accept": "text/html, application/json" } });
+    return fetch(url, { credentials: "same-origin", redirect: "manual" }).then(function (answer) {
+      if (answer.type === "opaqueredirect") { throw { status: 401 }; } // to a login
+      return answer;
+    });
   }
 
   function redraw() {
