@@ -24,9 +24,8 @@ from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status
 
 SCHEMA = "keepstep"
 metadata = sa.MetaData(schema=SCHEMA)
-
 _instant = sa.DateTime(timezone=True)
-_LATELY = {"pages_per_range": "16", "autosummarize": "on"}
+_LATELY = {"pages_per_range": "16", "autosummarize": "on"}  # for metrics; costs an insert next to nothing
 
 
 def _one_of(column: str, values: frozenset[str]) -> str:
@@ -65,8 +64,7 @@ cases = sa.Table(
     sa.Index("cases_parent", "parent", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_tags", "tags", postgresql_using="gin"),
     sa.Index("cases_created", "created_at", "id"),
-    # the beginning of a thread id, in any collation
-    sa.Index("cases_begin", "thread_id", postgresql_ops={"thread_id": "text_pattern_ops"}),
+    sa.Index("cases_begin", "thread_id", postgresql_ops={"thread_id": "text_pattern_ops"}),  # in any collation
     sa.Index("cases_parent", "parent", "id", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_ended", "status", "created_at", "id", postgresql_where=sa.text("status is not null")),
 )
@@ -145,7 +143,6 @@ checkpoints = sa.Table(
     ),
     sa.CheckConstraint(_one_of("status", _CHECKPOINTED), name="checkpoints_status"),
     sa.CheckConstraint("back_to is null or back_to between -1 and seq - 1", name="checkpoints_back_to"),
-    # what happened lately, for metrics: a block range costs an insert next to nothing
     sa.Index("checkpoints_at", "at", postgresql_using="brin", postgresql_with=_LATELY),
     sa.Index("checkpoints_rewinds", "case_id", "seq", postgresql_where=sa.text("back_to is not null")),
 )

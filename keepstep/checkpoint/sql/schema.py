@@ -7,7 +7,10 @@ from sqlalchemy import text
 # One upgrade at a time.
 LOCK = text("select pg_advisory_xact_lock(1801807216)")
 
-CREATE_SCHEMA = text("create schema if not exists keepstep")
+# Where it is there already, its owner need not be allowed to create schemas, which `if not exists` would want.
+CREATE_SCHEMA = text("""
+do $$ begin if to_regnamespace('keepstep') is null then create schema keepstep; end if; end $$
+""")
 
 HAS_REVISION = text("select to_regclass('keepstep.alembic_version')")
 

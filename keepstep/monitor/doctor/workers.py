@@ -64,14 +64,13 @@ def look_at_queues(patient: Patient) -> Iterator[Finding]:
     for one in found.values():
         oldest = one.oldest or 0.0
         start = f"keepstep --workflows MODULE worker -Q {one.name}"
+        waiting = f"{one.queued:,} {'case waits' if one.queued == 1 else 'cases wait'}"
         if one.queued and not one.workers:
-            yield bad(
-                f"{one.queued:,} cases wait on the queue {one.name}, which no live worker reads", f"Start one: {start}"
-            )
+            yield bad(f"{waiting} on the queue {one.name}, which no live worker reads", f"Start one: {start}")
         elif one.queued and oldest > SLOW:
             busy = one.running >= one.slots
             yield warn(
-                f"on the queue {one.name}, {one.queued:,} cases wait for a worker, the first for {duration(oldest)}; "
+                f"on the queue {one.name}, {waiting} for a worker, the first for {duration(oldest)}; "
                 f"{one.running} of {one.slots} slots are busy",
                 "Start more workers for it, or raise their concurrency (docs/scaling.md)."
                 if busy
