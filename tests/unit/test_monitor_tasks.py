@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from keepstep.monitor.tasks import arguments, candidates, is_step
 from keepstep.steps.keys import case_id
 
-ID = str(uuid4())
+ID = "0a1b2c3d-0000-5000-8000-000000000001"
 
 
 @pytest.mark.parametrize(
