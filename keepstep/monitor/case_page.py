@@ -60,13 +60,14 @@ class CasePage(CasesHandler):
         scale = {"true": False, "squeezed": True}.get(self.given("scale"))
         seq, before = self._seq("seq"), self._seq("before")
         view = await self.desk.ask(look, self.desk.client, case, seq=seq, before=before, squeezed=scale)
-        view_broker = await self.desk.ask(self.desk.broker_is_there)
+        broker = await self.desk.ask(self.desk.broker_is_there)
         done = VERBS.get(self.given("done"))
         self.page(
             "case",
             view=view,
             case=view.case,
-            broker=view_broker,
+            broker=broker,
+            version=version_of(view.version, broker=broker),
             verbs=offered(view.case),
             done=done.done if done is not None else {"decided": "The decision was sent."}.get(self.given("done"), ""),
             unrung=self.given("unrung") == "1",
@@ -101,7 +102,7 @@ class CaseVersion(CasesHandler):
         found = await self.desk.ask(timeline.version, self.desk.client.db, id_of(name))
         if found is None:
             no_case()
-        self.finish({"version": found})
+        self.finish({"version": version_of(found, broker=await self.desk.ask(self.desk.broker_is_there))})
 
 
 class CaseState(CasesHandler):
@@ -120,6 +121,11 @@ class CaseState(CasesHandler):
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="{case}-{at}.json"')
         self.finish(shown.pretty(state, limit=MOST))
+
+
+def version_of(case: str, *, broker: bool) -> str:
+    """A text that changes with what a page shows."""
+    return case if broker else f"{case}, without the broker"
 
 
 def id_of(name: str) -> UUID:

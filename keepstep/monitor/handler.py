@@ -162,7 +162,7 @@ class CasesHandler(BaseHandler):
         if self._is_of_script:
             self.finish({"error": sentence})
             return
-        self.page("error", status=status, sentence=sentence, known=status < 500 or status == 503)
+        self.page("error", status=status, sentence=sentence)
 
     def log_exception(
         self, typ: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
@@ -190,7 +190,7 @@ def _told(status: int, error: BaseException | None) -> tuple[int, str]:
     if isinstance(error, Refused):
         return error.status_code, error.sentence
     if isinstance(error, DBAPIError) and getattr(error.orig, "pgcode", None) in _MISSING:
-        return 503, "The database has not the tables that this keepstep needs. Run: keepstep db upgrade"
+        return 503, "The database lacks tables that this keepstep needs. Run: keepstep db upgrade"
     if isinstance(error, DatabaseUnavailable):
         return 503, (
             "PostgreSQL can't be reached, or is too busy, so nothing can be shown just now. No case is lost: workers "

@@ -146,6 +146,17 @@ def test_a_cases_page_has_a_version_that_changes_with_it(visitor: Visitor, clien
     assert "no such case" in json.loads(gone.text)["error"]
 
 
+def test_a_case_shows_its_parent_and_its_children(visitor: Visitor, client: Client, hand: Hand, db: Database) -> None:
+    bring(hand, client, "waiting")
+    for thread_id in ("A/part[1]", "A/part[2]"):
+        hand.start(thread_id, flows.ten)
+    db.run(sa.text("update keepstep.cases set parent = :id where workflow = 'ten'"), {"id": case_id(WF, "A")})
+    page = visitor.get(path()).text
+    assert page.count('<span class="ks-kind">child</span>') == 2
+    assert path("A/part[2]", workflow="ten") in page
+    assert '<span class="ks-kind">parent</span>' in visitor.get(path("A/part[1]", workflow="ten")).text
+
+
 def test_a_long_case_is_shown_stretch_by_stretch(visitor: Visitor, client: Client, hand: Hand, db: Database) -> None:
     case = hand.start("A", flows.ten).case
     many = """insert into keepstep.checkpoints

@@ -33,6 +33,7 @@ def test_the_wheel_holds_keepstep_alone(dist: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"keepstep"}
     assert "keepstep/py.typed" in names
+    assert {"keepstep/monitor/templates/keepstep_case.html", "keepstep/monitor/static/keepstep.js"} <= set(names)
     assert "keepstep/checkpoint/migrations/versions/m0001_first_tables.py" in names
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from keepstep import Client
-from keepstep.checkpoint import census, timeline
+from keepstep.checkpoint import census, recovery, timeline
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.queues import lag, queues
 from keepstep.checkpoint.refusals import why_refused
@@ -22,12 +22,13 @@ from keepstep.checkpoint.sql import queues as sql
 from keepstep.config.settings import read_settings
 from keepstep.monitor.doctor import Level, Patient, examine
 from keepstep.monitor.metrics import Exporter
+from keepstep.steps.decide import hold
 from keepstep.steps.keys import case_id
 from tests import flows
 from tests.conftest import StartWorker
 from tests.support.crowd import crowd
 from tests.support.eventually import eventually
-from tests.support.hand import KNOWN, Hand
+from tests.support.hand import KNOWN, LIMITS, Hand
 from tests.support.stages import bring
 
 NODE = sa.text("""
@@ -114,6 +115,18 @@ def test_a_page_of_a_long_case_reads_a_stretch_of_it(db: Database, hand: Hand) -
     assert found.earlier == 1900
     assert timeline.stretch(db, case, before=50).earlier is None
     assert len(timeline.path(db, case)) == timeline.PATH
+
+
+def test_an_attempt_that_came_to_nothing_says_when_it_began(db: Database, hand: Hand) -> None:
+    raised, taken = hand.start("A"), hand.start("B")
+    hand.commit(hand.claim(raised), decision=hold("why", {"type": "OSError"}))
+    hand.claim(taken)
+    recovery.release_node(db, hand.claimant.owner, LIMITS)
+    for ring, outcome in ((raised, "held"), (taken, "released")):
+        [tried] = timeline.stretch(db, ring.case).tried
+        assert tried.outcome == outcome
+        assert tried.started_at is not None
+        assert timedelta(0) <= tried.at - tried.started_at < timedelta(seconds=30)
 
 
 # ------------------------------------------------------------------------------------------------------------- doctor
