@@ -12,6 +12,7 @@ import logging
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import tornado.options
 from celery import Celery
@@ -52,6 +53,14 @@ def joined_options(args: Sequence[str]) -> list[str]:
     return joined
 
 
+def refuse_unknown(args: Sequence[str], options: Any) -> None:
+    """Flower passes over what it doesn't know, and a misspelt --basic-auth would leave it without a password."""
+    for arg in args:
+        name = arg.partition("=")[0]
+        if not arg.startswith("--") or not hasattr(options, name.lstrip("-").replace("-", "_")):
+            raise BadSetting(f"Flower has no option {name}. Its options: https://flower.readthedocs.io")
+
+
 def hush() -> None:
     """Keep back what Flower says at its start and what tells nobody anything.
 
@@ -83,8 +92,12 @@ def serve(args: list[str]) -> None:
 
     from keepstep.monitor.application import CasesFlower
 
-    command.apply_env_options()
-    command.apply_options("keepstep flower", args)
+    refuse_unknown(args, options)
+    try:
+        command.apply_env_options()
+        command.apply_options("keepstep flower", args)
+    except (ValueError, KeyError) as error:
+        raise BadSetting(f"an option of Flower's can't be what was given: {error}") from error
     command.extract_settings()
     command.setup_logging()
     app = CasesFlower(settings(), options, capp=flower_app(settings()), **theirs)

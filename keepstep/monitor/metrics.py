@@ -39,6 +39,9 @@ MOST_CASES = 1_000_000
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 BYTES = (100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6, 4e6)
 
+UNKNOWN = "(unknown)"
+"""The queue of a step whose worker has left since, and didn't say it."""
+
 RECOVERIES = ("crashed", "node_died", "timed_out", "orphaned", "released")
 
 log = logging.getLogger("keepstep.metrics")
@@ -113,7 +116,7 @@ class Exporter:
                 self.took.add((row.workflow, row.step), row.bucket, row.steps, float(row.took))
                 self.bytes.add((row.workflow,), row.bytes_bucket, row.steps, float(row.bytes))
             for row in waits:
-                self.waited.add((row.queue,), row.bucket, row.steps, float(row.waited))
+                self.waited.add((row.queue or UNKNOWN,), row.bucket, row.steps, float(row.waited))
             for row in attempts:
                 self.attempts.add((row.workflow, row.outcome), row.attempts)
                 if row.outcome in RECOVERIES:

@@ -3,8 +3,10 @@
 import logging
 
 import pytest
+from flower.options import options
 
-from keepstep.monitor.flower import DEFAULTS, hush, with_defaults
+from keepstep.monitor.flower import DEFAULTS, hush, refuse_unknown, with_defaults
+from keepstep.steps.errors import BadSetting
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,13 @@ def test_what_is_given_wins_over_our_defaults(given: list[str]) -> None:
     named = [option.partition("=")[0].replace("_", "-") for option in with_defaults(given)]
     assert named.count(name) == 1
     assert len(named) == len(DEFAULTS)
+
+
+@pytest.mark.parametrize("wrong", ["--basic-atuh=a:b", "--prot=1", "-p", "word"])
+def test_an_option_that_flower_does_not_have_is_refused(wrong: str) -> None:
+    refuse_unknown(with_defaults(["--port", "1", "--read-only", "--basic_auth=a:b"]), options)
+    with pytest.raises(BadSetting, match="has no option"):
+        refuse_unknown([wrong], options)
 
 
 def test_the_list_of_celerys_own_tasks_is_kept_back_and_the_address_is_not(caplog: pytest.LogCaptureFixture) -> None:
