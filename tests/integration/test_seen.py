@@ -200,6 +200,7 @@ def told(exporter: Exporter) -> dict[tuple[str, ...], float]:
     }
 
 
+@pytest.mark.slow
 def test_metrics_tell_what_has_happened_and_what_is(
     database_url: str, broker_url: str, client: Client, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,13 @@ def test_a_database_url_may_leave_out_what_libpq_knows(url: str) -> None:
     ("url", "taken"),
     [
         ("redis://h:1/2", "redis://h:1/2"),
-        ("rediss://h", "rediss://h"),
+        ("rediss://h", "rediss://h?ssl_cert_reqs=required"),
+        ("valkeys://u:p@h/1?ssl_ca_certs=ca.pem", "rediss://u:p@h/1?ssl_ca_certs=ca.pem&ssl_cert_reqs=required"),
+        ("rediss://h/0?ssl_cert_reqs=none", "rediss://h/0?ssl_cert_reqs=none"),
+        (
+            "rediss://h:1/0;rediss://i:1/0",
+            "rediss://h:1/0?ssl_cert_reqs=required;rediss://i:1/0?ssl_cert_reqs=required",
+        ),
         ("valkey://u:p@h/1", "redis://u:p@h/1"),
         ("sentinel://h:26379;sentinel://i:26379", "sentinel://h:26379;sentinel://i:26379"),
     ],
