@@ -96,6 +96,7 @@ def test_cases_run_through_pgbouncer_in_transaction_mode(
         assert trouble not in worker.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_not_told_of_the_pooler_goes_without_prepared_statements(
     pooler: Pooler, database_url: str, broker_url: str, start_worker: StartWorker, db: Database
 ) -> None:
