@@ -36,15 +36,16 @@ class QueueView:
     depth: int | None = None
 
 
-def queues(db: Database, live: Sequence[NodeView] | None = None, *, seconds: float = LATELY) -> list[QueueView]:
+def queues(db: Database, live: Sequence[NodeView] | None = None, *, seconds: float | None = LATELY) -> list[QueueView]:
     """All queues in which cases wait or run, that steps came through lately, or that a live node reads; by name.
 
-    live: the nodes that live; None are all that are registered. seconds: what "lately" is.
+    live: the nodes that live; None are all that are registered. seconds: what "lately" is; None leaves the waits out,
+    which are read step by step.
     """
     found: dict[str, QueueView] = {}
     for row in db.all(sql.QUEUED):
         found[row.queue] = QueueView(name=row.queue, queued=row.queued, running=row.running, oldest=row.oldest)
-    for row in db.all(sql.WAITS, {"seconds": seconds}):
+    for row in () if seconds is None else db.all(sql.WAITS, {"seconds": seconds}):
         if row.queue:
             known = found.get(row.queue, QueueView(name=row.queue))
             found[row.queue] = replace(known, steps=row.steps, median=row.median, slow=row.slow)

@@ -142,7 +142,9 @@ class Exporter:
     # ------------------------------------------------------------------------------------------------------ what is
     def _is(self) -> list[Metric]:
         db, live = self._client.db, self._client.nodes()
-        queues = [replace(one, depth=self._client.depth(one.name)) for one in queue_reads.queues(db, live)]
+        queues = [
+            replace(one, depth=self._client.depth(one.name)) for one in queue_reads.queues(db, live, seconds=None)
+        ]
 
         def of_queue(name: str, told: str, value: Callable[[QueueView], float | None]) -> Metric:
             return _gauge(f"queue_{name}", told, "queue", ((q.name, v) for q in queues if (v := value(q)) is not None))

@@ -60,7 +60,7 @@ def _versions(patient: Patient) -> Iterator[Finding]:
 def look_at_queues(patient: Patient) -> Iterator[Finding]:
     """Raises DatabaseUnavailable."""
     read = {queue for node in patient.live for queue in node.queues}
-    found = {one.name: one for one in queues(patient.client.db, patient.live)}
+    found = {one.name: one for one in queues(patient.client.db, patient.live, seconds=None)}
     for one in found.values():
         oldest = one.oldest or 0.0
         start = f"keepstep --workflows MODULE worker -Q {one.name}"
