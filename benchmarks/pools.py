@@ -1,4 +1,4 @@
-"""`python -m benchmarks.pools`: which pool for which steps, and what PgBouncer changes. Markdown for docs/scaling.md."""
+"""`python -m benchmarks.pools`: which pool for which steps, and what PgBouncer changes. For docs/scaling.md."""
 
 from __future__ import annotations
 
