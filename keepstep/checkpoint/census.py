@@ -9,10 +9,10 @@ from uuid import UUID
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.filters import check_text
 from keepstep.checkpoint.sql import census as sql
-from keepstep.steps.moves import LIVE, Status
+from keepstep.steps.moves import LIVE, TERMINAL, Status
 
-MOST = 50_000
-"""A count ends here: the ended cases of one status, or the live ones of all."""
+MOST, MOST_LIVE = 50_000, 500_000
+"""Where a count ends: of the ended cases of one status, and of all live ones, which are few beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,16 @@ class Census:
         return sum(self.cases.values())
 
 
-def census(db: Database, workflow: str | None = None, *, most: int = MOST) -> Census:
-    """Count up to `most` ended cases of each status, and up to `most` live ones. Raises BadFilter."""
+def census(db: Database, workflow: str | None = None, *, most: int = MOST, live: int = MOST_LIVE) -> Census:
+    """Count up to `most` ended cases of each status, and up to `live` live ones. Raises BadFilter."""
     check_text("workflow", workflow)
     counted = dict.fromkeys(map(str, Status), 0)
     paused = 0
-    for row in db.all(sql.CASES, {"workflow": workflow, "limit": most}):
+    for row in db.all(sql.CASES, {"workflow": workflow, "limit": most, "live": live}):
         counted[row.status] += row.cases
         paused += row.cases if row.paused else 0
-    capped = {status for status, cases in counted.items() if cases >= most}
-    if sum(counted[status] for status in LIVE) >= most:
+    capped = {str(status) for status in TERMINAL if counted[status] >= most}
+    if sum(counted[status] for status in LIVE) >= live:
         capped |= set(map(str, LIVE))
     return Census(cases=counted, paused=paused, capped=frozenset(capped))
 

@@ -162,7 +162,7 @@ class Exporter:
         ]
 
     def _cases(self) -> list[Metric]:
-        counted = census.census(self._client.db, most=MOST_CASES)
+        counted = census.census(self._client.db, most=MOST_CASES, live=MOST_CASES)
         return [
             _gauge("cases", "Cases by status; each count stops at a million.", "status", counted.cases.items()),
             _one("paused_cases", "Live cases that are paused.", counted.paused),

@@ -92,7 +92,7 @@ def test_a_census_stops_at_its_limit(client: Client, db: Database, hand: Hand) -
     assert (counted.cases["completed"], counted.cases["held"], counted.cases["failed"], counted.paused) == (1, 1, 0, 1)
     assert not counted.capped
     crowd(db, 50, "ten")
-    some = census.census(db, most=20)
+    some = census.census(db, most=20, live=20)
     assert some.total <= 21
     assert "waiting" in some.capped
     assert "completed" not in some.capped

@@ -8,7 +8,7 @@ from sqlalchemy import text
 CASES = text("""
 select status, paused, count(*) as cases
   from (select status, paused from keepstep.heads
-         where cast(:workflow as text) is null or workflow = :workflow limit :limit) live
+         where cast(:workflow as text) is null or workflow = :workflow limit :live) live
  group by status, paused
 union all
 select s.status, false, (select count(*) from (select workflow from keepstep.cases k where k.status = s.status
