@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import errno
 import logging
+import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -85,7 +87,7 @@ def run_flower(args: Sequence[str]) -> int:
 
 
 def serve(args: list[str]) -> None:
-    """What Flower's own command does, with our application."""
+    """What Flower's own command does, with our application. Ends this process when it is told to stop."""
     from flower import command
     from flower.urls import settings as theirs
     from tornado.options import options
@@ -107,4 +109,8 @@ def serve(args: list[str]) -> None:
     command.print_banner(app.capp, "ssl_options" in theirs, port)
     with suppress(KeyboardInterrupt, SystemExit):
         app.start()
+    app.stop()
     app.desk.close()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)  # Flower's threads that wait for a broker that is away would keep the process for minutes

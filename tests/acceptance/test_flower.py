@@ -109,3 +109,15 @@ def test_flower_says_at_its_start_where_it_is_and_nothing_that_is_no_news(flower
     assert f"Visit me at http://127.0.0.1:{flower.port}" in log
     assert "celery.chord" not in log
     assert "Inspect method" not in log
+
+
+def test_flower_ends_when_it_is_told_to_also_while_all_it_needs_is_away(tmp_path: Path) -> None:
+    away = {"KEEPSTEP_BROKER_URL": "redis://127.0.0.1:1/0", "KEEPSTEP_DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}
+    flower = Flower(away, tmp_path / "flower.log")
+    try:
+        eventually(lambda: "trying again" in flower.log.read_text(), 20, "Flower to look for the broker")
+        flower.process.terminate()
+        assert flower.process.wait(5) == 0
+        assert "Traceback" not in flower.log.read_text()
+    finally:
+        flower.process.kill()
