@@ -17,6 +17,7 @@ from keepstep.checkpoint import codec
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.reads import Event
 from keepstep.checkpoint.sql import secrets as sql
+from keepstep.checkpoint.why import Why
 from keepstep.steps.secret import HIDDEN, Cover, hide, hide_operations
 
 CHUNK = 500
@@ -61,6 +62,15 @@ class Mask:
     def json(self, value: Any) -> Any:
         """Anything else that is JSON: an error, a prompt."""
         return self._cover.json(value)
+
+    def error(self, error: Any) -> Any:
+        """What an attempt left behind."""
+        return self.json(self._error(error)) if self._secrets else error
+
+    def why(self, told: Why) -> Why:
+        """Where the case stands, in words."""
+        details, commands = tuple(map(self.text, told.details)), tuple(map(self.text, told.commands))
+        return Why(sentence=self.text(told.sentence), details=details, moves=self.text(told.moves), commands=commands)
 
     def text(self, text: str) -> str:
         """Anybody's words."""

@@ -19,11 +19,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
+from keepstep.checkpoint.node_table import node_table
 from keepstep.checkpoint.storage_tables import storage_tables
 from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status
 
 SCHEMA = "keepstep"
 metadata = sa.MetaData(schema=SCHEMA)
+
 _instant = sa.DateTime(timezone=True)
 _LATELY = {"pages_per_range": "16", "autosummarize": "on"}  # for metrics; costs an insert next to nothing
 
@@ -65,7 +67,6 @@ cases = sa.Table(
     sa.Index("cases_tags", "tags", postgresql_using="gin"),
     sa.Index("cases_created", "created_at", "id"),
     sa.Index("cases_begin", "thread_id", postgresql_ops={"thread_id": "text_pattern_ops"}),  # in any collation
-    sa.Index("cases_parent", "parent", "id", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_ended", "status", "created_at", "id", postgresql_where=sa.text("status is not null")),
 )
 
@@ -281,27 +282,5 @@ hooks = sa.Table(
     sa.Index("hooks_case", "case_id"),
 )
 
-nodes = sa.Table(
-    "nodes",
-    metadata,
-    sa.Column("id", UUID, primary_key=True),
-    sa.Column("host", sa.Text, nullable=False),
-    sa.Column("host_id", sa.Text, nullable=False),  # boot id and pid namespace: where a pid can be judged
-    sa.Column("process", sa.Text, nullable=False),  # "pid:start" of the main process
-    sa.Column("lock_key", sa.BigInteger, nullable=False),
-    sa.Column("lock_works", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("beat", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("queues", sa.JSON, nullable=False),
-    sa.Column("workflows", sa.JSON, nullable=False),
-    sa.Column("steps", sa.JSON, nullable=False, server_default="{}"),  # names and aliases, by workflow
-    sa.Column("step_queues", sa.JSON, nullable=False, server_default="{}"),  # by workflow and step, as its code says
-    sa.Column("tallies", sa.JSON, nullable=False, server_default="{}"),  # what it counts of itself since its start
-    sa.Column("pool", sa.Text, nullable=False),
-    sa.Column("concurrency", sa.Integer, nullable=False),
-    sa.Column("version", sa.Text, nullable=False),
-    sa.Column("started_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Column("seen_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
-    postgresql_with={"fillfactor": "50"},
-)
-
 blobs, erasures = storage_tables(metadata)
+nodes = node_table(metadata)

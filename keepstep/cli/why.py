@@ -27,8 +27,7 @@ def why(workflow: str, thread_id: str, as_json: bool) -> None:
 
 def covered(mask: Mask, told: Why) -> Why:
     """The same without the case's secrets."""
-    details, commands = tuple(map(mask.text, told.details)), tuple(map(mask.text, told.commands))
-    return Why(sentence=mask.text(told.sentence), details=details, moves=mask.text(told.moves), commands=commands)
+    return mask.why(told)
 
 
 def print_why(out: Console, told: Why) -> None:

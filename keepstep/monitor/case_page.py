@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -12,6 +12,7 @@ from keepstep.checkpoint import delta, ledger, reads, timeline
 from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.filters import MOST
 from keepstep.checkpoint.ledger import RecordedCall
+from keepstep.checkpoint.mask import Mask
 from keepstep.checkpoint.reads import Case
 from keepstep.checkpoint.timeline import Act, Relative, Sent, Stretch
 from keepstep.checkpoint.why import Facts, Standing, Why, why
@@ -30,7 +31,10 @@ OPERATIONS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """All that the page shows. state, change: at checkpoint `at`; damage: why it can't be put together."""
+    """All that the page shows, without secrets. state, change: at checkpoint `at`; damage: why they can't be told.
+
+    oldest: the first checkpoint that is kept.
+    """
 
     case: Case
     why: Why
@@ -39,6 +43,7 @@ class View:
     stretch: Stretch
     picture: Picture
     at: int
+    oldest: int
     state: dict[str, Any]
     change: Sequence[Operation]
     more_changes: int
@@ -115,12 +120,11 @@ class CaseState(CasesHandler):
         found = await self.desk.ask(reads.find, client.db, case)
         if found is None:
             no_case()
-        if at > found.seq:
-            raise UnknownCheckpoint(found.workflow, found.thread_id, at, found.seq)
-        state = await self.desk.ask(reads.state_at, client.db, case, at)
+        state = await self.desk.ask(client.state, found.workflow, found.thread_id, seq=at)
+        mask = await self.desk.ask(client.mask, found.workflow, found.thread_id)
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="{case}-{at}.json"')
-        self.finish(shown.pretty(state, limit=MOST))
+        self.finish(shown.pretty(mask.state(state), limit=MOST))
 
 
 def version_of(case: str, *, broker: bool) -> str:
@@ -145,40 +149,49 @@ def look(
     if found is None or version is None:
         no_case()
     at = found.seq if seq is None else seq
-    if at > found.seq:
+    oldest = reads.oldest(db, case)
+    if not oldest <= at <= found.seq:
         raise UnknownCheckpoint(found.workflow, found.thread_id, at, found.seq)
-    waits = reads.open_waits(db, case)
+    mask = client.mask(found.workflow, found.thread_id)
+    found = replace(found, reason=mask.json(found.reason), error=mask.json(found.error))
+    waits = mask.json(reads.open_waits(db, case))
     standing = Standing.of(reads.standing(db, case))
-    stretch = timeline.stretch(db, case, before=before)
+    stretch = _covered(mask, timeline.stretch(db, case, before=before))
     since = stretch.entries[0].seq if stretch.entries else 0
     code = next((workflow for workflow in client.registry if workflow.name == found.workflow), None)
-    state, change, damage = _state(client, case, at)
+    state, change, damage = _state(client, case, at, oldest)
     return View(
         case=found,
-        why=why(Facts(case=found, standing=standing, waits=waits, nodes=client.nodes())),
+        why=mask.why(why(Facts(case=found, standing=standing, waits=waits, nodes=client.nodes()))),
         waits=waits,
         chart=chart(found, stretch, timeline.now(db, case), latest=before is None, squeezed=squeezed),
         stretch=stretch,
         picture=picture(code, timeline.path(db, case), step=found.step, status=found.status, seq=found.seq),
         at=at,
-        state=state,
-        change=change[:OPERATIONS],
+        oldest=oldest,
+        state=mask.state(state),
+        change=mask.operations(change[:OPERATIONS]),
         more_changes=max(0, len(change) - OPERATIONS),
         damage=damage,
         calls=ledger.recorded(db, found, since=max(0, since - 1), until=MOST if before is None else before),
-        signals=timeline.signals(db, case),
-        acts=timeline.acts(db, case),
+        signals=[replace(one, payload=mask.payload(one.name, one.payload)) for one in timeline.signals(db, case)],
+        acts=[replace(one, reason=one.reason and mask.text(one.reason)) for one in timeline.acts(db, case)],
         parent=timeline.parent(db, case),
         children=timeline.children(db, case),
         version=version,
     )
 
 
-def _state(client: Client, case: UUID, at: int) -> tuple[dict[str, Any], list[Operation], str]:
-    """The state at a checkpoint, what it changed, and why that can't be said."""
+def _covered(mask: Mask, stretch: Stretch) -> Stretch:
+    """The same without the case's secrets in the errors."""
+    return replace(stretch, tried=[replace(one, error=mask.error(one.error)) for one in stretch.tried])
+
+
+def _state(client: Client, case: UUID, at: int, oldest: int) -> tuple[dict[str, Any], list[Operation], str]:
+    """The state at a checkpoint, what it changed, and why that can't be said. oldest: the first that is kept."""
     try:
         state = reads.state_at(client.db, case, at)
-        return state, delta.diff(reads.state_at(client.db, case, at - 1), state) if at else [], ""
+        return state, delta.diff(reads.state_at(client.db, case, at - 1), state) if at > oldest else [], ""
     except CheckpointDamaged as error:
         return {}, [], str(error)
 

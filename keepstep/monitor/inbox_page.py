@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -34,12 +35,19 @@ class InboxPage(CasesHandler):
         """A page of it."""
         workflow = self.given("workflow").strip() or None
         client, behind = self.desk.client, _place(self.given("cursor"))
-        found = await self.desk.ask(waits.inbox, client.db, workflow=workflow, limit=ROWS + 1, behind=behind)
+        found = await self.desk.ask(self._asked, workflow, behind)
         known = await self.desk.ask(census.workflows, client.db)
         cursor = _cursor(found[ROWS - 1]) if len(found) > ROWS else None
         broker = await self.desk.ask(self.desk.broker_is_there)
         self.page("inbox", found=found[:ROWS], workflow=workflow or "", workflows=known, first=behind is None,
                   onward=cursor and self._onward(workflow, cursor), broker=broker)  # fmt: skip
+
+    def _asked(self, workflow: str | None, behind: Place | None) -> list[Asked]:
+        client = self.desk.client
+        return [
+            replace(asked, prompt=client.mask(asked.workflow, asked.thread_id).json(asked.prompt))
+            for asked in waits.inbox(client.db, workflow=workflow, limit=ROWS + 1, behind=behind)
+        ]
 
     def _onward(self, workflow: str | None, cursor: str) -> str:
         query = {"cursor": cursor} | ({"workflow": workflow} if workflow else {})
@@ -83,6 +91,8 @@ class DecisionPage(CasesHandler):
 
     async def _ask(self, case: UUID, signal: str, given: dict[str, str], wrong: dict[str, str]) -> None:
         names, wait = await self._waited(case, signal)
+        mask = await self.desk.ask(self.desk.client.mask, *names)
+        wait, wrong = {**wait, "prompt": mask.json(wait["prompt"])}, mask.json(wrong)
         if wrong:
             self.set_status(409)
         self.page("decision", case_id=case, workflow=names[0], thread_id=names[1], wait=wait, given=given, wrong=wrong,

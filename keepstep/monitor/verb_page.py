@@ -46,7 +46,8 @@ class VerbPage(CasesHandler):
         except (DatabaseUnavailable, UnknownCase):
             raise
         except KeepstepError as error:
-            self._ask(verb, case, given, wrong=str(error))
+            mask = await self.desk.ask(self.desk.client.mask, case.workflow, case.thread_id)
+            self._ask(verb, case, given, wrong=mask.text(str(error)))
         else:
             self._show(verb, steered)
 

@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from keepstep import Approval, Client, finish
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import Settings
+from keepstep.steps.decide import hold
 from keepstep.steps.keys import case_id
-from tests import flows
+from tests import flows, secret_flows
 from tests.support.crowd import crowd
 from tests.support.flower import Answer, Here, Visitor
 from tests.support.hand import Hand
@@ -196,6 +197,26 @@ def _check_harmless(answer: Answer, page: str) -> None:
     for harm in ("<script>alert", "<img src=x", "<svg onload", "\u202e", "\u2066"):
         assert harm not in answer.text, page
     assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_secrets_are_on_no_page(visitor: Visitor, client: Client, db: Database) -> None:
+    """Also where Flower hasn't the workflow's code."""
+    hand = Hand(db, known='{"telling": 1}')
+    people = [{"name": "Ann", "number": "0815-number"}]
+    client.start(secret_flows.telling, "T", {"token": "t0ken-of-hers", "pin": 99887766, "people": people})
+    client.signal("telling", "T", "other", {"number": "4711-number"}, actor="eve")
+    claim = hand.claim(client.get("telling", "T").id)
+    assert claim is not None
+    said = {"type": "RuntimeError", "message": "t0ken-of-hers was refused", "traceback": "... 0815-number"}
+    hand.commit(claim, decision=hold("t0ken-of-hers", said))
+    client.pause("telling", "T", actor="ann", reason="99887766 is wrong")
+    case = path("T", workflow="telling")
+    for page in (case, f"{case}?seq=0", f"{case}/state/0", f"{case}/retry", f"{case}/skip", "/inbox"):
+        answer = visitor.get(page)
+        assert answer.status == 200, page
+        for secret in ("t0ken-of-hers", "0815-number", "4711-number", "99887766"):
+            assert secret not in answer.text, f"{secret} is on {page}"
+    assert "***" in visitor.get(case).text
 
 
 # ------------------------------------------------------------------------------------------------------------- verbs

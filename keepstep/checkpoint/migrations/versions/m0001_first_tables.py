@@ -103,8 +103,6 @@ CREATE INDEX cases_expire ON keepstep.cases (expires_at) WHERE expires_at is not
 
 CREATE INDEX cases_parent ON keepstep.cases (parent) WHERE parent is not null;
 
-CREATE INDEX cases_parent ON keepstep.cases (parent, id) WHERE parent is not null;
-
 CREATE INDEX cases_tags ON keepstep.cases USING gin (tags);
 
 CREATE UNIQUE INDEX cases_thread ON keepstep.cases (workflow, thread_id);
@@ -303,5 +301,18 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them, with everything in them."""
-    for table in ("waits", "signals", "nodes", "hooks", "heads", "erasures", "checkpoints", "cases", "calls", "blobs", "audit", "attempts"):
+    for table in (
+        "waits",
+        "signals",
+        "nodes",
+        "hooks",
+        "heads",
+        "erasures",
+        "checkpoints",
+        "cases",
+        "calls",
+        "blobs",
+        "audit",
+        "attempts",
+    ):
         op.execute(f"drop table keepstep.{table}")
