@@ -208,7 +208,7 @@ def record_late(db: Database, claim: Claim, decision: Decision) -> None:
 
 def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, took: float) -> dict[str, Any]:
     return {
-        "kind": "step" if claim.doubt is None else "verify",
+        "kind": decision.kind or ("step" if claim.doubt is None else "verify"),
         "ran": claim.step,
         "status": str(decision.status),
         "target": decision.target and decision.target.step,

@@ -17,9 +17,10 @@ from keepstep.checkpoint.sql import nodes as sql
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One worker's main process. process: "pid:start". workflows: schema versions by name. steps: names by workflow.
+    """One worker's main process.
 
-    step_queues: each step's queue, by workflow.
+    process: "pid:start". workflows: schema versions by name. steps: names by workflow. step_queues: each step's queue,
+    by workflow. version: keepstep's. code: what its deploy calls it. fingerprints: by workflow, for people.
     """
 
     id: UUID
@@ -33,6 +34,8 @@ class Node:
     version: str
     steps: dict[str, list[str]] = field(default_factory=dict)
     step_queues: dict[str, dict[str, str]] = field(default_factory=dict)
+    code: str = ""
+    fingerprints: dict[str, str] = field(default_factory=dict)
 
     @property
     def lock_key(self) -> int:
@@ -128,9 +131,19 @@ def knows_step(db: Database, workflow: str, step: str) -> bool:
     return db.one(sql.KNOWS_STEP, {"workflow": workflow, "step": step}) is not None
 
 
+def mixed(db: Database) -> bool:
+    """Whether living nodes have different versions of a workflow: a deploy is under way."""
+    return db.one(sql.MIXED, {}) is not None
+
+
 def remove(db: Database, ids: Sequence[UUID]) -> int:
     """Forget nodes that own no running case any more; how many."""
     return db.run(sql.REMOVE, {"ids": list(ids)}) if ids else 0
+
+
+def forget_codes(db: Database, limit: int) -> int:
+    """Forget the code of nodes of which no checkpoint can be left; how many."""
+    return db.run(sql.FORGET_CODES, {"limit": limit})
 
 
 def _columns(node: Node) -> dict[str, Any]:
@@ -147,4 +160,6 @@ def _columns(node: Node) -> dict[str, Any]:
         "version": node.version,
         "steps": codec.encode(node.steps),
         "step_queues": codec.encode(node.step_queues),
+        "code": node.code,
+        "fingerprints": codec.encode(node.fingerprints),
     }

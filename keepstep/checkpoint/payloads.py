@@ -3,27 +3,87 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import jsonschema
+import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 from referencing.exceptions import Unresolvable
 
 from keepstep.checkpoint import codec
+from keepstep.checkpoint.blobs import state_of
+from keepstep.checkpoint.database import Row
+from keepstep.checkpoint.sql import reads
+from keepstep.steps.errors import UpcastFailed
 
-Fits = Callable[[str, str | None, Any], str | None]
-"""(workflow, field, payload) -> why the payload can't be that field, or None; None too if the code isn't loaded."""
+
+class Payloads(Protocol):
+    """What the loaded code knows of payloads; of a workflow that isn't loaded, nothing."""
+
+    def version(self, workflow: str) -> int | None:
+        """The workflow's schema version; None if it isn't loaded."""
+
+    def fits(
+        self, workflow: str, field: str | None, payload: Any, version: int, state: Callable[[], Mapping[str, Any]]
+    ) -> str | None:
+        """Why the payload can't be that field of a state of this version; None if it can, or if nobody can tell here.
+
+        state: reads the case's state; asked for only if the version is an older one.
+        """
+
+    def upcast_payload(self, workflow: str, signal: str, payload: Any, version: int, to: int) -> Any:
+        """The payload as whoever asked in version `to` would have it. Raises UpcastFailed."""
+
+
+class Unchecked:
+    """A sender without any workflow's code: the stored schema alone decides."""
+
+    def version(self, _workflow: str) -> int | None:
+        return None
+
+    def fits(self, _workflow: str, _field: str | None, _payload: Any, *_: Any) -> str | None:
+        return None
+
+    def upcast_payload(self, _workflow: str, _signal: str, payload: Any, _version: int, _to: int) -> Any:
+        return payload
+
+
+UNCHECKED: Payloads = Unchecked()
+
+
+def fitted(
+    connection: sa.Connection, head: Row, seq: int, wait: Row, payload: Any, version: int, code: Payloads
+) -> tuple[Any, str | None]:
+    """The payload as this wait takes it, and why it can't take it; None if it can.
+
+    version: of the payload. What was asked is answered in the version that it was asked in, which is the head's: the
+    whole state is upcast afterwards, with the answer in it.
+    """
+
+    def state() -> Mapping[str, Any]:
+        chain = connection.execute(reads.CHAIN, {"id": head.id, "seq": seq}).one().chain
+        return state_of(connection.execute, head.id, chain, seq)
+
+    if version < head.schema_version:
+        try:
+            payload = code.upcast_payload(head.workflow, wait.name, payload, version, head.schema_version)
+        except UpcastFailed as error:
+            return payload, str(error)
+    reason = misfit(wait.payload_schema, payload)
+    return payload, reason or code.fits(head.workflow, wait.into_field, payload, head.schema_version, state)
+
+
+def can_tell(code: Payloads, head: Row, version: int) -> bool:
+    """Whether this process may judge a payload of that version: an older one wants code as new as the case's."""
+    of_the_case: int = head.schema_version
+    return version >= of_the_case or (code.version(head.workflow) or 0) >= of_the_case
+
 
 _FORMATS = {"date-time": datetime, "date": date, "time": time, "duration": timedelta, "uuid": UUID}
-
-
-def unchecked(_workflow: str, _field: str | None, _payload: Any) -> str | None:
-    """The check of a sender without any workflow's code: the stored schema alone decides."""
-    return None
 
 
 def misfit(schema: str | None, payload: Any) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import BaseModel
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.blobs import state_of
@@ -15,8 +16,10 @@ from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.sql import steering as sql
 from keepstep.checkpoint.targets import decode_target
 from keepstep.steps import state as states
-from keepstep.steps.errors import IllegalMove, NewerState, NotRetryable, NotSkippable, UnknownStep
+from keepstep.steps.errors import BadState, IllegalMove, NewerState, NotRetryable, NotSkippable, UnknownStep
+from keepstep.steps.removed import instead
 from keepstep.steps.step import Step, Target
+from keepstep.steps.upcasts import load
 from keepstep.steps.workflow import Workflow
 
 
@@ -106,24 +109,48 @@ def after(
     if skipped is None:
         raise NotSkippable(head.workflow, head.thread_id, "it has no step to skip.", status=head.status)
     target = _found(code, to).target if to is not None else _next(connection, head, code, skipped, row)
-    before = _state(connection, head, head.seq)
-    merged = states.merge(code.state, before, states.load(code.state, before), update)
+    before, copy, _ = load(code, _state(connection, head, head.seq), head.schema_version)
+    merged = states.merge(code.state, before, copy, update)
     status = "completed" if target is None else "queued"
     return skipped, Place(status=status, target=target, state=merged, version=code.schema_version)
 
 
 def first(connection: sa.Connection, head: Row, code: Workflow, sent: Mapping[str, Any] | None = None) -> Place:
-    """At the beginning, with what was sent then, or is sent now."""
-    if sent is None:
-        sent = codec.decode(connection.execute(sql.INPUT, {"id": head.id}).one().input)
-    state = states.dump(states.load(code.state, sent))
-    return Place(status="queued", target=code.first.target, state=state, version=code.schema_version)
+    """At the beginning, with what was sent then, or is sent now.
+
+    If another version of the code took it in then, with the state that it made of it, upcast.
+    """
+    if sent is not None:
+        made = states.dump(states.load(code.state, sent))
+        return Place(status="queued", target=code.first.target, state=made, version=code.schema_version)
+    sent = codec.decode(connection.execute(sql.INPUT, {"id": head.id}).one().input)
+    began = connection.execute(sql.BEGAN, {"id": head.id}).first()
+    if began is not None and began.schema_version == code.schema_version:
+        state = states.load(code.state, sent)
+    elif began is None or began.kind == "fork":  # it is folded away, or was another case's
+        state = _as_sent(code, sent)
+    else:
+        state = load(code, _state(connection, head, began.seq), began.schema_version).state
+    made = states.dump(state)
+    return Place(status="queued", target=code.first.target, state=made, version=code.schema_version)
+
+
+def _as_sent(code: Workflow, sent: Mapping[str, Any]) -> BaseModel:
+    """What was sent long ago, to nobody knows which version: nothing of it may be lost without a word."""
+    lost = [] if code.schema_version == 1 else [name for name in sent if name not in code.state.model_fields]
+    if lost:
+        raise BadState(
+            f"{code.state.__name__}{states.pointer(lost[0])} is unknown to this code (version {code.schema_version}); "
+            "it was sent at the start, maybe to an older one",
+            path=states.pointer(lost[0]),
+        )
+    return states.load(code.state, sent)
 
 
 def _next(connection: sa.Connection, head: Row, code: Workflow, skipped: str, row: Row | None) -> Target | None:
     if row is not None and row.status == "waiting":  # it waits, or has failed because nobody answered
         return _behind_waits(connection, head)
-    following = code.following(_found(code, skipped))
+    following = instead(code, skipped) if skipped in code.removed else code.following(_found(code, skipped))
     return None if following is None else following.target
 
 
@@ -139,7 +166,8 @@ def _behind_waits(connection: sa.Connection, head: Row) -> Target | None:
 
 
 def _found(code: Workflow, name: str) -> Step:
-    step = code.find(name)
+    """The step of this name, or the one that cases go on with if it was removed."""
+    step = instead(code, name) if name in code.removed else code.find(name)
     if step is None:
         raise UnknownStep(f"{code.name!r} has no step {name!r}; the steps are {', '.join(code.steps)}")
     return step

@@ -157,6 +157,7 @@ def history(db: Database, case: UUID) -> list[Event]:
                 "bytes": row.bytes,
                 "snapshot": row.is_snapshot,
                 "schema_version": row.schema_version,
+                "code": code_of(row),
             },
         )
         for row in db.all(reads.HISTORY, {"id": case})
@@ -196,6 +197,19 @@ def history(db: Database, case: UUID) -> list[Event]:
         for row in db.all(steering.HISTORY, {"id": case})
     ]
     return sorted([*checkpoints, *attempts, *sent, *acts], key=lambda event: event.at)
+
+
+def written_by(db: Database, case: UUID) -> dict[str, Any]:
+    """What code wrote the latest checkpoint, and of which schema version its state is."""
+    row = db.one(reads.WRITTEN_BY, {"id": case})
+    return {} if row is None else {"schema_version": row.schema_version, "code": code_of(row)}
+
+
+def code_of(row: Row) -> dict[str, str | None] | None:
+    """What a worker ran: what its deploy calls it, the workflow's fingerprint, keepstep's version. None: no worker."""
+    if row.keepstep is None:
+        return None
+    return {"code": row.code or None, "fingerprint": row.fingerprint, "keepstep": row.keepstep}
 
 
 def open_waits(db: Database, case: UUID) -> list[dict[str, Any]]:

@@ -75,6 +75,13 @@ def ring_again(
     )
 
 
+def ring_dropped(db: Database, queues: Sequence[str], limits: Limits, *, ahead: float) -> list[Ring]:
+    """Cases of these empty queues that one living node can load, and another can't: that one dropped the message."""
+    if not queues:
+        return []
+    return rings(db.all(sweep.RING_DROPPED, {"queues": list(queues), "ahead": ahead, "limit": limits.rows}))
+
+
 def ring_lost(db: Database, oldest: Delivery, limits: Limits, *, ahead: float, seconds: float) -> list[Ring]:
     """Cases whose message is gone from a queue that isn't empty: they are older than its oldest message.
 
@@ -113,9 +120,11 @@ def release_lease(db: Database, case: UUID, lease: UUID, limits: Limits, *, begu
     return _recover(db, sweep.RECOVER_LEASES, limits, "", "released", "its worker was stopped", True, **which)
 
 
-def recover_executor(db: Database, owner: UUID, executor: str, limits: Limits) -> Recovery:
-    """Take away what a dead process of this node was running. The step is the suspect."""
+def recover_executor(db: Database, owner: UUID, executor: str, limits: Limits, *, charged: bool = True) -> Recovery:
+    """Take away what a dead process of this node was running. The step is the suspect, unless it isn't charged."""
     which = {"owner": owner, "executor": executor}
+    if not charged:
+        return _recover(db, sweep.RECOVER_EXECUTOR, limits, "", "released", "its worker was stopped", True, **which)
     return _recover(db, sweep.RECOVER_EXECUTOR, limits, "crashes", "crashed", "its process died", True, **which)
 
 

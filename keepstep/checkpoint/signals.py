@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.mask import has_secrets
-from keepstep.checkpoint.payloads import Fits, misfit, unchecked
+from keepstep.checkpoint.payloads import UNCHECKED, Payloads, fitted
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import reads
@@ -47,7 +47,8 @@ class Signal:
     """A signal as it is sent.
 
     payload: any JSON. dedupe_key: sent twice with one key, it counts once. digest: of what was shown to whoever
-    decides; refused if something else is being asked. stream: a message for `receive`, not a decision.
+    decides; refused if something else is being asked. stream: a message for `receive`, not a decision. version: the
+    schema version of the sender's code, the case's own if it has none; `send` fills it in.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Signal:
     dedupe_key: str | None = None
     digest: str | None = None
     stream: bool = False
+    version: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ class Receipt:
 
 
 def send(
-    db: Database, workflow: str, thread_id: str, signal: Signal, *, fits: Fits = unchecked, max_bytes: int
+    db: Database, workflow: str, thread_id: str, signal: Signal, *, code: Payloads = UNCHECKED, max_bytes: int
 ) -> Receipt:
     """Store the signal and deliver it if the case waits for it.
 
@@ -88,17 +90,19 @@ def send(
     for _ in range(TRIES):
         with db.transaction() as connection:
             head = lock_head(connection, case)
-            ring = None if head is None else deliver_locked(connection, head, fits, max_bytes)  # one before this
+            ring = None if head is None else deliver_locked(connection, head, code, max_bytes)  # one before this
             head = lock_head(connection, case)
             if head is not None:
-                receipt = replace(_receive(connection, head, signal, fits, max_bytes), paused=head.paused)
+                receipt = replace(_receive(connection, head, signal, code, max_bytes), paused=head.paused)
                 return receipt if receipt.ring is not None or ring is None else replace(receipt, ring=ring)
             if (told := _to_nobody(connection, case, workflow, thread_id, signal)) is not None:
                 return told
     raise CaseFinished(workflow, thread_id, "it keeps ending and being revived. Try again.")
 
 
-def _receive(connection: sa.Connection, head: Row, signal: Signal, fits: Fits, max_bytes: int) -> Receipt:
+def _receive(connection: sa.Connection, head: Row, signal: Signal, code: Payloads, max_bytes: int) -> Receipt:
+    version = code.version(head.workflow) or head.schema_version
+    signal = replace(signal, version=version)
     if signal.dedupe_key is not None and _first(connection, sql.SAME_SIGNAL, head, signal):
         return Receipt(fate="repeated")
     wait = _first(connection, sql.OPEN_WAIT, head, signal)
@@ -106,17 +110,16 @@ def _receive(connection: sa.Connection, head: Row, signal: Signal, fits: Fits, m
         return _keep(connection, head, signal)
     if signal.digest is not None and signal.digest != wait.digest:
         raise _stale(head, signal, f"{wait.digest} is being asked now")
-    reason = (
-        misfit(wait.payload_schema, signal.payload)
-        or fits(head.workflow, wait.into_field, signal.payload)
-        or too_large(connection, head.id, head.seq, wait.into_field, signal.payload, max_bytes)
-    )
+    payload, unfit = fitted(connection, head, head.seq, wait, signal.payload, version, code)
+    reason = unfit or too_large(connection, head.id, head.seq, wait.into_field, payload, max_bytes)
     if reason:
         raise BadPayload(f"{head.workflow}/{head.thread_id}: the payload of {signal.name!r} doesn't fit: {reason}")
+    if payload is signal.payload:  # it fits as it is: no newer code is needed to deliver it
+        signal = replace(signal, version=head.schema_version)
     if wait.approvers > 1 and was_given(connection, head, wait, signal.actor, signal.payload):
         return Receipt(fate="repeated")
     _insert(connection, head, signal)
-    ring = deliver_locked(connection, head, fits, max_bytes)
+    ring = deliver_locked(connection, head, code, max_bytes)
     counted = wait.approvers > 1 and _first(connection, sql.OPEN_WAIT, head, signal) is not None
     return Receipt(fate="counted" if counted else "delivered", ring=ring)
 
@@ -181,6 +184,7 @@ def _insert(connection: sa.Connection, head: Row, signal: Signal, refused: str |
             "stream": signal.stream,
             "digest": signal.digest,
             "refused": refused,
+            "schema_version": signal.version,
         },
     )
 

@@ -10,6 +10,7 @@ audit        what operators did, and why
 hooks        hooks that have to be called
 waits        what a case waits, or waited, for
 nodes        the workers, with their heartbeat
+codes        what code each of them ran; it outlives the node
 blobs        large values of a case, once each
 erasures     what is left of a case that was erased
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
-from keepstep.checkpoint.node_table import node_table
+from keepstep.checkpoint.node_tables import node_tables
 from keepstep.checkpoint.storage_tables import storage_tables
 from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status
 
@@ -207,6 +208,7 @@ signals = sa.Table(
     sa.Column("stream", sa.Boolean, nullable=False, server_default=sa.false()),  # a message, not a decision
     sa.Column("digest", sa.Text),  # of what was shown to whoever decided
     sa.Column("counted_seq", sa.Integer),  # the wait that counted it as one of several votes
+    sa.Column("schema_version", sa.Integer),  # of the sender's code, or of the case when it came
     sa.Column("refused", sa.Text),  # why it will never be consumed: it came late, or doesn't fit the wait
     sa.CheckConstraint("name <> ''", name="signals_named"),
     sa.CheckConstraint("consumed_seq is null or refused is null", name="signals_fate"),
@@ -283,4 +285,4 @@ hooks = sa.Table(
 )
 
 blobs, erasures = storage_tables(metadata)
-nodes = node_table(metadata)
+nodes, codes = node_tables(metadata)

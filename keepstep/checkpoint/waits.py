@@ -19,7 +19,7 @@ from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
 from keepstep.checkpoint.filters import check_limit, check_text
 from keepstep.checkpoint.parked import park
-from keepstep.checkpoint.payloads import Fits, misfit, unchecked
+from keepstep.checkpoint.payloads import UNCHECKED, Payloads, can_tell, fitted
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import signals as sql
@@ -60,17 +60,17 @@ def lock_head(connection: sa.Connection, case: UUID) -> Row | None:
     return connection.execute(sql.LOCK_HEAD, {"id": case}).first()
 
 
-def deliver(db: Database, case: UUID, fits: Fits = unchecked, *, max_bytes: int | None = None) -> Ring | None:
+def deliver(db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None) -> Ring | None:
     """Match the case's open waits with signals that are there for them. None: nothing to ring for.
 
     max_bytes: of the state, with what is delivered; None is no limit.
     """
     with db.transaction() as connection:
         head = lock_head(connection, case)
-        return None if head is None else deliver_locked(connection, head, fits, max_bytes)
+        return None if head is None else deliver_locked(connection, head, code, max_bytes)
 
 
-def expire(db: Database, case: UUID, fits: Fits = unchecked, *, max_bytes: int | None = None) -> Ring | None:
+def expire(db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None) -> Ring | None:
     """Deliver first; then, if a wait's deadline has passed, go on as it says: a step, a default, or failure.
 
     Otherwise it may be time to remind somebody.
@@ -79,7 +79,7 @@ def expire(db: Database, case: UUID, fits: Fits = unchecked, *, max_bytes: int |
         head = lock_head(connection, case)
         if head is None or head.status != "waiting":
             return None
-        ring = deliver_locked(connection, head, fits, max_bytes)
+        ring = deliver_locked(connection, head, code, max_bytes)
         if ring is not None:
             return ring
         head = lock_head(connection, case)
@@ -93,26 +93,30 @@ def expire(db: Database, case: UUID, fits: Fits = unchecked, *, max_bytes: int |
         return None
 
 
-def deliver_locked(connection: sa.Connection, head: Row, fits: Fits, max_bytes: int | None) -> Ring | None:
+def deliver_locked(connection: sa.Connection, head: Row, code: Payloads, max_bytes: int | None) -> Ring | None:
     """As `deliver`, of a head that this transaction has locked; the head's row is out of date afterwards."""
     if head.status != "waiting":
         return None
     seq = head.seq
     while (match := connection.execute(sql.MATCH, {"id": head.id}).first()) is not None:
-        payload = codec.decode(match.payload)
+        version = match.schema_version or head.schema_version
+        if not can_tell(code, head, version):
+            return None  # a newer worker's sweep delivers it
+        sent = codec.decode(match.payload)
+        payload, unfit = fitted(connection, head, seq, match, sent, version, code)
         reason = (
             _other_question(match)
-            or _misfit(head, match, payload, fits)
-            or why_not_counted(connection, head, match, payload)
+            or unfit
+            or why_not_counted(connection, head, match, sent)
             or too_large(connection, head.id, seq, match.into_field, payload, max_bytes)
         )
         if reason is not None:
             why = storable(f"it doesn't fit the wait: {reason}")
             connection.execute(sql.REFUSE, {"signal": match.signal, "why": why})
-        elif more_needed(connection, head, match, payload):
+        elif more_needed(connection, head, match, sent):
             continue
         else:
-            taken = _with_actor(head, match, payload, fits)
+            taken = _with_actor(connection, head, seq, match, payload, code)
             ring, on = _go_on(connection, head, seq, match, taken, kind="signal", fate="decided", signal=match.signal)
             if on:
                 return ring
@@ -149,18 +153,16 @@ def _other_question(match: Row) -> str | None:
     return f"it decides about {match.about}, and {match.digest} is asked"
 
 
-def _misfit(head: Row, match: Row, payload: Any, fits: Fits) -> str | None:
-    return misfit(match.payload_schema, payload) or fits(head.workflow, match.into_field, payload)
-
-
-def _with_actor(head: Row, match: Row, payload: Any, fits: Fits) -> Any:
+def _with_actor(connection: sa.Connection, head: Row, seq: int, match: Row, payload: Any, code: Payloads) -> Any:
     """Who decided, in a payload that has a field for it and doesn't say so itself."""
     unsaid = isinstance(payload, dict) and payload.get("actor") is None
     if not unsaid or not match.actor or not match.payload_schema:
         return payload
     filled = {**payload, "actor": match.actor}
-    asked = asks_for("actor", codec.decode(match.payload_schema))
-    return filled if asked and _misfit(head, match, filled, fits) is None else payload
+    if not asks_for("actor", codec.decode(match.payload_schema)):
+        return payload
+    _, unfit = fitted(connection, head, seq, match, filled, head.schema_version, code)
+    return filled if unfit is None else payload
 
 
 def _expire(connection: sa.Connection, head: Row, overdue: Row) -> Ring | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,7 +26,8 @@ def history(workflow: str, thread_id: str, as_json: bool) -> None:
 
     That is its checkpoints, attempts that failed, signals, and what operators did.
 
-    AT is the time since the start; TOOK is how long the attempt took that wrote the checkpoint.
+    AT is the time since the start; TOOK is how long the attempt took that wrote the checkpoint; CODE is the schema
+    version, KEEPSTEP_CODE_VERSION and the workflow's fingerprint of the worker that wrote it.
     """
     with session.open_client() as client:
         mask = client.mask(workflow, thread_id)
@@ -41,7 +42,7 @@ def history(workflow: str, thread_id: str, as_json: bool) -> None:
 
 
 def _table(events: Sequence[Event], begin: datetime) -> Any:
-    made = table("SEQ", "AT", "STEP", "WHAT", "ATTEMPT", "TOOK", "NOTE")
+    made = table("SEQ", "AT", "STEP", "WHAT", "ATTEMPT", "TOOK", "CODE", "NOTE")
     for event in events:
         made.add_row(
             "-" if event.seq is None else str(event.seq),
@@ -50,6 +51,7 @@ def _table(events: Sequence[Event], begin: datetime) -> Any:
             _what(event),
             _attempt(event),
             _took(event),
+            escape(code(event.detail)),
             escape(_note(event)),
         )
     return made
@@ -66,6 +68,13 @@ def _what(event: Event) -> str:
 def _attempt(event: Event) -> str:
     made = event.detail.get("attempt")
     return str(made) if made else ""
+
+
+def code(written: Mapping[str, Any]) -> str:
+    """What wrote a checkpoint: the schema version, what the deploy calls the code, and the workflow's fingerprint."""
+    by = written.get("code") or {}
+    version = written.get("schema_version")
+    return " ".join(text for text in (version and f"v{version}", by.get("code"), by.get("fingerprint")) if text)
 
 
 def _took(event: Event) -> str:

@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": ("keepstep.cli.demo:demo", "Watch a case of 42 steps survive the kill of its worker at step 34."),
     "dev": ("keepstep.cli.dev:dev", "Run PostgreSQL, Valkey, a worker and Flower in the foreground."),
     "db": ("keepstep.cli.db:db", "Bring the database's tables up to date, or check them."),
+    "check": ("keepstep.cli.check:check", "Before a deploy: say which live cases this code could not go on with."),
     "worker": ("keepstep.cli.worker:worker", "Run a worker; takes all options of `celery worker`."),
     "start": ("keepstep.cli.start:start", "Start a case."),
     "show": ("keepstep.cli.show:show", "Say what a case is doing now, and what it waits for."),

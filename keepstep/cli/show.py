@@ -11,6 +11,7 @@ from keepstep.checkpoint.reads import Case
 from keepstep.cli import session
 from keepstep.cli.cases import listed
 from keepstep.cli.given import case_arguments
+from keepstep.cli.history import code
 from keepstep.cli.printing import console, escape, json_option, moment, print_json, status
 from keepstep.cli.shorten import shorten
 from keepstep.cli.why import covered, print_why
@@ -27,25 +28,27 @@ def show(workflow: str, thread_id: str, full: bool, as_json: bool) -> None:
         waits = client.waits(workflow, thread_id)
         told = client.why(workflow, thread_id)
         mask = client.mask(workflow, thread_id)
+        written = client.written_by(workflow, thread_id)
     state = mask.state(case.state)
     told = covered(mask, told)
     if as_json:
-        print_json({**mask.json(listed(case)), "state": state, "waits": mask.json(waits), "why": str(told)})
+        print_json({**mask.json(listed(case)), **written, "state": state, "waits": mask.json(waits), "why": str(told)})
         return
     out = console()
-    _head(out, case)
+    _head(out, case, code(written))
     print_why(out, told)
     out.print("\n[bold]state[/]")
     for line in shorten(state, full=full):
         out.print(escape(line), soft_wrap=True)
 
 
-def _head(out: Console, case: Case) -> None:
+def _head(out: Console, case: Case, written: str) -> None:
     title = f"[bold]{escape(case.workflow)}/{escape(case.thread_id)}[/]  {status(case.status, paused=case.paused)}"
     out.print(title, soft_wrap=True)
     rows: list[tuple[str, Any]] = [
         ("step", case.step),
         ("checkpoint", case.seq),
+        ("written by", written or None),
         ("attempt", case.attempt or None),
         ("queue", case.queue),
         ("priority", case.priority),

@@ -30,8 +30,8 @@ def celery_options(settings: Settings) -> dict[str, Any]:
         "worker_prefetch_multiplier": 1,
         # a finished step is not run again because the broker's connection broke under it
         "worker_cancel_long_running_tasks_on_connection_loss": False,
-        # SIGTERM lets the step in flight finish before the hard stop
-        "worker_soft_shutdown_timeout": 30.0,
+        # SIGQUIT gives a step in flight the time that SIGTERM gives it, see shutdown.py
+        "worker_soft_shutdown_timeout": settings.shutdown_seconds,
         "task_default_queue": DEFAULT_QUEUE,
         # messages are JSON, never pickle
         "task_serializer": "json",

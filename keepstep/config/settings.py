@@ -29,6 +29,8 @@ class Settings(BaseSettings):
     workflows: Annotated[tuple[str, ...], NoDecode] = ()
     """Modules that define workflows, separated by commas."""
 
+    code_version: str = Field(default="", max_length=100)
+    """What a deploy calls its code, such as an image's tag or a commit: shown beside what a worker has written."""
     lease_seconds: float = Field(default=10.0, gt=0, le=3600)
     """A node whose beat has not changed for this long is taken for dead."""
     beat_seconds: float = Field(default=1.0, gt=0)
@@ -37,6 +39,8 @@ class Settings(BaseSettings):
     """Cases that one round of the sweep moves, at the most, of each kind."""
     max_crashes: int = Field(default=3, ge=1)
     """A step whose process died this often is held as poison."""
+    shutdown_seconds: float = Field(default=20.0, ge=0)
+    """How long a step in flight may go on after SIGTERM, before its case goes to another worker."""
     settling_seconds: float = Field(default=5.0, ge=0)
     """How long an outside system gets before a step's `verify` asks it about a call in doubt."""
     max_node_deaths: int = Field(default=100, ge=1)

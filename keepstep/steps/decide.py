@@ -15,6 +15,7 @@ from keepstep.steps import state as states
 from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, NotDone, UnknownStep
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
+from keepstep.steps.removed import instead
 from keepstep.steps.step import Step, Target
 from keepstep.steps.waiting import WaitFor, WaitTogether
 from keepstep.steps.waits import Wait, waits_of
@@ -79,6 +80,7 @@ class Decision:
     shrinks: by how many bytes it is shorter than the one before, where that is known already. target: the next
     step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. error: what went wrong,
     as JSON, for the attempts table and for people. doubt: see Doubt. cost, key_read: what the call said of itself.
+    kind: of its checkpoint, if it isn't a step's.
     """
 
     move: str
@@ -94,6 +96,7 @@ class Decision:
     doubt: Doubt = "keep"
     cost: Mapping[str, float] | None = None
     key_read: bool | None = None
+    kind: str | None = None
 
 
 def decide(view: View, result: Result) -> Decision:
@@ -122,6 +125,19 @@ def exhausted(view: View) -> Decision | None:
 def hold(why: str, error: dict[str, Any], *, doubt: Doubt = "keep") -> Decision:
     """Park the case for an operator at its last good checkpoint."""
     return Decision(move="hold", status=Status.HELD, error={**error, "why": why}, doubt=doubt)
+
+
+def passed_over(workflow: Workflow, name: str, state: BaseModel, *, in_doubt: bool) -> Decision:
+    """Leave a removed step without calling anything, by a checkpoint of its own: what comes next has a key of its own.
+
+    in_doubt: a call that the step made may have taken effect, and nobody can look any more.
+    """
+    if in_doubt:
+        return hold(IN_DOUBT, {"type": "NoVerify", "message": f"this code has no step {name!r} any more"})
+    step, (kept, text) = instead(workflow, name), states.store(state)
+    if step is None:
+        return Decision(move="complete", status=Status.COMPLETED, state=kept, text=text, kind="skip")
+    return Decision(move="advance", status=Status.QUEUED, state=kept, text=text, target=step.target, kind="skip")
 
 
 def back_off(view: View, failures: int, error: BaseException) -> float | Decision | None:

@@ -55,6 +55,15 @@ class BadState(KeepstepError):
         self.path = path
 
 
+class UpcastFailed(BadState):
+    """Stored JSON of an older schema version can't be brought to the present one; the message names both versions."""
+
+    def __init__(self, what: str, version: int, to: int, why: str, *, path: str = ""):
+        at = f" at {path}" if path else ""
+        super().__init__(f"{what} can't be brought from version {version} to {to}{at}: {why}", path=path)
+        self.version, self.to = version, to
+
+
 class StateTooLarge(BadState):
     """A state is larger than `max_state_bytes`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Never, TypeVar, overload
 
@@ -22,15 +22,18 @@ from keepstep.steps.definition import (
 )
 from keepstep.steps.errors import DefinitionError, UnknownStep
 from keepstep.steps.hooks import Event, Hook, check_hook
+from keepstep.steps.removed import check_removed, check_targets
 from keepstep.steps.retention import Retention, check_kept, check_retention
 from keepstep.steps.retry import Retry
 from keepstep.steps.secret import secrets_of
 from keepstep.steps.step import InDoubt, OnExhausted, Step, StepFunction
+from keepstep.steps.upcasts import Upcaster, Upcasts
 
 DEFAULT_QUEUE = "keepstep"
 DEFAULT_TIMEOUT = timedelta(hours=1)
 
 F = TypeVar("F", bound=StepFunction)
+U = TypeVar("U", bound=Upcaster)
 
 
 class Workflow:
@@ -41,7 +44,8 @@ class Workflow:
     keep_checkpoints: how many a live case keeps at the least, None for all; older ones are folded into one. queue,
     timeout, retry: defaults for the steps. permanent: errors that no retry can mend, in any step. inline: for how long
     the worker that has finished a step may go on with the next ones itself, instead of sending a message for each; for
-    workflows of quick steps.
+    workflows of quick steps. removed: names of steps that it used to have, each with the step that cases which still
+    stand there go on with (None: the end).
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Workflow:
         retry: Retry | None = None,
         permanent: Sequence[type[BaseException]] = (),
         inline: timedelta | None = None,
+        removed: Mapping[str, str | None] | None = None,
         **unknown: Never,
     ):
         check_options("Workflow()", unknown, type(self).__init__)
@@ -74,6 +79,8 @@ class Workflow:
         self.retry = _checked_retry(Retry() if retry is None else retry, self.at)
         self.permanent = check_errors("permanent", permanent, self.at)
         self.inline = None if inline is None else check_duration("inline", inline, self.at)
+        self.removed = check_removed(removed or {}, self.at)
+        self.upcasts = Upcasts(self.name, self.schema_version)
         self.steps: dict[str, Step] = {}
         self.hooks: dict[str, list[Hook]] = {}
         self._aliases: dict[str, str] = {}
@@ -197,8 +204,22 @@ class Workflow:
 
         return decorate
 
+    def upcast(self, *, from_version: int, signal: str | None = None) -> Callable[[U], U]:
+        """Declare what turns the JSON of `from_version` into that of the next version: `upcaster(stored) -> JSON`.
+
+        Of the state, or of the payloads of one signal. A pure function: it may change what it is given, which is a
+        copy, and must need nothing else.
+        """
+
+        def decorate(function: U) -> U:
+            at = where(function) if callable(function) else caller("keepstep.steps")
+            self.upcasts.declare(function, from_version, signal, at)
+            return function
+
+        return decorate
+
     def check(self) -> None:
-        """Refuse what only the finished declaration shows: no step at all, an edge that leads nowhere."""
+        """Refuse what only the finished declaration shows: no step at all, an edge that leads nowhere, a gap."""
         if not self.steps:
             raise DefinitionError(f"{self.at}: workflow {self.name!r} has no steps")
         for step in self.steps.values():
@@ -208,6 +229,8 @@ class Workflow:
                         f"{step.at}: step {step.name!r} names next={target!r}, which {self.name!r} doesn't have; "
                         f"its steps: {', '.join(self.steps)}"
                     )
+        check_targets(self)
+        self.upcasts.check(self.at)
 
     # ----------------------------------------------------------------------------------------------------- reading
     @property
@@ -221,8 +244,8 @@ class Workflow:
 
     @property
     def step_names(self) -> list[str]:
-        """All names by which `find` finds a step, aliases included."""
-        return [*self.steps, *self._aliases]
+        """All names at which a case may stand: of steps, their aliases, and of those that were removed."""
+        return [*self.steps, *self._aliases, *self.removed]
 
     def after(self, step: Step) -> Step | None:
         """The step declared after this one; None after the last."""

@@ -12,10 +12,11 @@ from pydantic import BaseModel
 
 from keepstep.checkpoint import nodes, recovery, waits
 from keepstep.checkpoint.claims import Claim, claim, tighten
+from keepstep.checkpoint.mask import mask
 from keepstep.checkpoint.ring import Delivery, Ring
-from keepstep.steps import state as states
+from keepstep.steps import upcasts
 from keepstep.steps.call import Call
-from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, exhausted, hold
+from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, exhausted, hold, passed_over
 from keepstep.steps.doubt import verified
 from keepstep.steps.errors import BadState
 from keepstep.steps.moves import Status
@@ -124,7 +125,7 @@ def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None
 def deliver(engine: Engine, case: UUID) -> Ring | None:
     """Match the case's waits with the signals that were there before; the message to send."""
     limit = engine.settings.max_state_bytes
-    return waits.deliver(engine.db, case, engine.registry.fits, max_bytes=limit)
+    return waits.deliver(engine.db, case, engine.registry, max_bytes=limit)
 
 
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:
@@ -155,19 +156,20 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
     step = workflow.find(claimed.step)
     if claimed.state is None:
         return hold("damaged checkpoint", describe(claimed.damage or BadState("no state")))
-    if step is None:
+    if step is None and claimed.step not in workflow.removed:
         return _unknown_step(engine, claimed, list(workflow.steps))
     try:
-        text = claimed.text or states.text_of(claimed.state)
-        state = states.load(workflow.state, claimed.state, text)
+        before, state, text = upcasts.load(workflow, claimed.state, claimed.schema_version, claimed.text)
     except BadState as error:
-        said = Cover.of(workflow.secrets, claimed.state).json(describe(error))
-        return hold("the stored state doesn't fit the model", said)
-    cover = (lambda: Cover.of(workflow.secrets, claimed.state, state)) if workflow.secrets else None
+        hidden = mask(engine.db, claimed.delivery.case, workflow.secrets)  # an older version may have had other secrets
+        return hold("the stored state doesn't fit the model", hidden.json(describe(error)))
+    if step is None:
+        return passed_over(workflow, claimed.step, state, in_doubt=claimed.doubt is not None)
+    cover = (lambda: Cover.of(workflow.secrets, before, state)) if workflow.secrets else None
     view = View(
         workflow=workflow,
         step=step,
-        before=claimed.state,
+        before=before,
         before_text=text,
         failures=claimed.failures,
         elapsed=claimed.elapsed,

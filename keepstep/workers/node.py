@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from celery import bootsteps
+from celery import bootsteps, signals
 from celery.worker import state as worker_state
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -19,11 +19,13 @@ from keepstep._version import __version__
 from keepstep.checkpoint import nodes, recovery
 from keepstep.checkpoint.nodes import Node
 from keepstep.steps.errors import DatabaseUnavailable
+from keepstep.steps.fingerprint import fingerprint
 from keepstep.workers import process
 from keepstep.workers.children import Children
 from keepstep.workers.engine import Engine
 from keepstep.workers.heartbeat import ChildHeartbeat, ThreadHeartbeat
 from keepstep.workers.preflight import refuse_green_threads, wait_for_schema, warn_of_idle_queues
+from keepstep.workers.shutdown import Shutdown
 from keepstep.workers.sweep import Sweep
 
 REFRESH = 0.2
@@ -50,22 +52,35 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
             engine.resize(_threads(worker))
             wait_for_schema(engine.db)
             self.threads: NodeThreads | None = None
+            self.shutdown: Shutdown | None = None
 
         def start(self, worker: Any) -> None:
-            self.threads = NodeThreads(engine, _node(engine, worker), _pool_pids(worker))
+            pids = _pool_pids(worker)
+            self.threads = NodeThreads(engine, _node(engine, worker), pids)
             self.threads.start()
+            self.shutdown = Shutdown(engine.settings.shutdown_seconds, pids, self.threads)
+            signals.worker_shutting_down.connect(self.told_to_end, weak=False)
             hub, pool = getattr(worker, "hub", None), getattr(worker.pool, "_pool", None)
             if hub is not None and pool is not None and hasattr(pool, "maintain_pool"):
                 # every five seconds is Celery's own: until then a dead process's message takes up the worker's room
                 hub.call_repeatedly(MAINTAIN, pool.maintain_pool)
 
+        def told_to_end(self, how: str = "", **_: Any) -> None:
+            """SIGTERM has come; nothing more is taken, and the steps in flight have their time."""
+            if how == "Warm" and self.shutdown is not None:
+                self.shutdown.begin()
+
         def stop(self, worker: Any) -> None:
             """The pool first: while its last steps finish, this node must be seen to live."""
             worker.pool.stop()
+            if self.shutdown is not None:
+                self.shutdown.over()
             self.leave()
 
         def terminate(self, worker: Any) -> None:
             """The pool first here too, but it is killed; what it was running goes back."""
+            if self.threads is not None:
+                self.threads.charge_nobody()
             worker.pool.terminate()
             self.leave()
 
@@ -88,6 +103,7 @@ class NodeThreads:
         self._children = Children(pids) if pids is not None else None
         self._told: dict[str, int] = {}
         self._over = threading.Event()
+        self._charged = True
         self._threads = [threading.Thread(target=self._sweeping, name="keepstep-sweep", daemon=True)]
         if self._children is not None:
             self._threads.append(threading.Thread(target=self._watching, name="keepstep-children", daemon=True))
@@ -114,14 +130,26 @@ class NodeThreads:
         self._over.set()
         for thread in self._threads:
             thread.join(timeout=10)
+        self.give_back()
         try:
-            left = recovery.release_node(engine.db, self._node.id, engine.limits)
-            engine.bell.ring(left.rings)
             self._heartbeat.stop()  # or its next beat would register the node anew
             nodes.remove(engine.db, [self._node.id])
         except (DatabaseUnavailable, SQLAlchemyError) as error:
             log.warning("could not say goodbye, the others will notice: %s", error)
-            self._heartbeat.stop()
+
+    def charge_nobody(self) -> None:
+        """From now on the end of a pool process is this worker's doing, and no fault of its step."""
+        self._charged = False
+
+    def give_back(self) -> None:
+        """What this node still runs goes to others, at once."""
+        self.charge_nobody()
+        engine = self._engine
+        try:
+            left = recovery.release_node(engine.db, self._node.id, engine.limits)
+            engine.bell.ring(left.rings)
+        except (DatabaseUnavailable, SQLAlchemyError) as error:
+            log.warning("could not give back what was running, the others will notice: %s", error)
 
     def _sweeping(self) -> None:
         while not self._over.is_set():
@@ -145,7 +173,7 @@ class NodeThreads:
         while not self._over.is_set():
             for executor in self._children.wait(REFRESH):
                 if not self._over.is_set():
-                    self._guarded(partial(self._sweep.release, executor))
+                    self._guarded(partial(self._sweep.release, executor, charged=self._charged))
         self._children.close()
 
     def _guarded(self, act: Callable[[], None]) -> None:
@@ -190,6 +218,8 @@ def _node(engine: Engine, worker: Any) -> Node:
         pool=worker.pool_cls.__module__.rpartition(".")[2],
         concurrency=int(worker.concurrency or 1),
         version=__version__,
+        code=engine.settings.code_version,
+        fingerprints={workflow.name: fingerprint(workflow) for workflow in engine.registry},
     )
 
 

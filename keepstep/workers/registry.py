@@ -6,13 +6,15 @@ import importlib
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from keepstep.checkpoint import codec
 from keepstep.steps.errors import BadSetting, DefinitionError, KeepstepError, UnknownWorkflow
 from keepstep.steps.field import why_not
+from keepstep.steps.upcasts import why_no_payload
 from keepstep.steps.workflow import Workflow
 
 
@@ -52,6 +54,10 @@ class Registry:
         except KeyError:
             raise UnknownWorkflow(name, self._workflows) from None
 
+    def find(self, name: str) -> Workflow | None:
+        """The workflow of this name; None if it isn't loaded."""
+        return self._workflows.get(name)
+
     def inline_seconds(self, workflow: str, default: float) -> float:
         """For how long a delivery may go on with the next steps of this workflow; 0: not at all."""
         known = self._workflows.get(workflow)
@@ -64,11 +70,34 @@ class Registry:
         found = None if known is None else known.find(step)
         return found is not None and found.transactional
 
-    def fits(self, workflow: str, field: str | None, payload: object) -> str | None:
-        """Why a signal's payload can't be this field of the state; None if it can, or if the code isn't loaded."""
-        if field is None or workflow not in self._workflows:
+    def version(self, workflow: str) -> int | None:
+        """The workflow's schema version; None if its code isn't loaded."""
+        known = self._workflows.get(workflow)
+        return None if known is None else known.schema_version
+
+    def fits(
+        self,
+        workflow: str,
+        field: str | None,
+        payload: object,
+        version: int,
+        state: Callable[[], Mapping[str, Any]],
+    ) -> str | None:
+        """Why a signal's payload can't be this field of a state of this version; None if it can.
+
+        None, too, if the code isn't loaded or older than the state. state: reads it, if its version is an older one.
+        """
+        known = self._workflows.get(workflow)
+        if field is None or known is None or version > known.schema_version:
             return None
-        return why_not(self._workflows[workflow].state, field, payload)
+        if version == known.schema_version:
+            return why_not(known.state, field, payload)
+        return why_no_payload(known, dict(state()), version, field, payload)
+
+    def upcast_payload(self, workflow: str, signal: str, payload: Any, version: int, to: int) -> Any:
+        """A payload of an older version as the workflow's code of version `to` has it. Raises UpcastFailed."""
+        known = self._workflows.get(workflow)
+        return payload if known is None else known.upcasts.payload(signal, payload, version, to)
 
     def __iter__(self) -> Iterator[Workflow]:
         return iter(self._workflows.values())

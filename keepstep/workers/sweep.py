@@ -32,6 +32,8 @@ DEATH_AHEAD = 60.0
 """Seconds. After a death, queued cases are rung before they are overdue: the dead may have held their messages."""
 BACKLOG_SECONDS = 300.0
 """When cases whose message waits in a long queue are looked at again, unless the queue is empty before."""
+MIXED_AHEAD = 9.0
+"""Seconds. While two versions are alive, what one of them has dropped is rung long before it is overdue."""
 FRESH = 12.0
 """A queued case that is due sooner has just been rung for."""
 SLOWEST = 5.0
@@ -79,6 +81,7 @@ class Sweep:
         more = gone >= limit or took >= PRUNE_SECONDS
         pause = took * PRUNE_SHARE * nodes_alive if more else PRUNE_EVERY
         self._prune_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        nodes.forget_codes(self._engine.db, limit)
         if gone:
             log.info("gone, past their retention: %s", _cases(gone, "ended "))
         for workflow in self._engine.registry:
@@ -92,10 +95,11 @@ class Sweep:
         self._judge.forget()
         self._suspects.clear()
 
-    def release(self, executor: str) -> None:
-        """A process of this node's pool has died: recover what it was running, at once."""
+    def release(self, executor: str, *, charged: bool = True) -> None:
+        """A process of this node's pool has died: recover what it was running, at once. charged: to its step."""
         engine = self._engine
-        self._ring("a pool process died", recovery.recover_executor(engine.db, engine.node_id, executor, engine.limits))
+        recovered = recovery.recover_executor(engine.db, engine.node_id, executor, engine.limits, charged=charged)
+        self._ring("a pool process died", recovered)
         self._ring_again(ahead=DEATH_AHEAD)
 
     # ------------------------------------------------------------------------------------------------ dead nodes
@@ -141,6 +145,8 @@ class Sweep:
         engine, db, limits = self._engine, self._engine.db, self._engine.limits
         engine.bell.ring(recovery.wake(db, limits))
         self._ring_again()
+        if nodes.mixed(db):
+            self._ring_dropped()
         self._ring("past its deadline", recovery.recover_overdue(db, limits))
         self._ring("its node is gone", recovery.recover_unowned(db, limits))
         for case in recovery.overdue_waits(db, limits):
@@ -154,7 +160,7 @@ class Sweep:
         """One case that can't be moved must not keep the others."""
         engine = self._engine
         try:
-            ring = act(engine.db, case, engine.registry.fits, max_bytes=engine.settings.max_state_bytes)
+            ring = act(engine.db, case, engine.registry, max_bytes=engine.settings.max_state_bytes)
         except DatabaseUnavailable:
             raise
         except Exception:
@@ -177,6 +183,15 @@ class Sweep:
             self._ring_lost(queue, BACKLOG_SECONDS if ahead else 0.0)
         if recovery.put_off_backlog(engine.db, sorted(empty), BACKLOG_SECONDS, engine.limits):
             self._backlogged |= queues - empty
+
+    def _ring_dropped(self) -> None:
+        """A deploy is under way: messages that came to a worker which can't load their case."""
+        engine = self._engine
+        queues = set(recovery.overdue_queues(engine.db, ahead=MIXED_AHEAD))
+        empty = {queue for queue in queues if engine.bell.depth(queue) == 0}
+        engine.bell.ring(recovery.ring_dropped(engine.db, sorted(empty), engine.limits, ahead=MIXED_AHEAD))
+        for queue in queues - empty:
+            self._ring_lost(queue, BACKLOG_SECONDS - MIXED_AHEAD)
 
     def _ring_lost(self, queue: str, ahead: float) -> None:
         """In a queue that has a backlog: what is older than the oldest message has none."""

@@ -3,7 +3,9 @@
 A case of two steps. The old code knows only the first, and loads only states of version 1; the new code knows both, and
 what it commits has version 2, unless `same_schema`. If `removed`, no code knows the second step any more. If
 `tightened`, both know both steps and the schema stays, but in doubt the old code retries the second step, and the new
-one holds it. Old and new workers come and go; a new one comes back in the end.
+one holds it. If `replaced`, the new code has removed the second step and says that a third comes instead, which both
+know; the old one may die in the second, after its call. Old and new workers come and go; a new one comes back in the
+end.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ BURNT = "a try was burnt by a worker that doesn't know the step"
 RUNG_FOR_NOBODY = "a case is rung that no living node can load"
 HELD_AT_ONCE = "a case is held by the first worker that doesn't know its step"
 CALLED_AGAIN = "a step is called again in doubt, although the code that called it says that it must not be"
+SHARED_KEY = "two different steps have called outside under one key"
 HELD_THOUGH_KNOWN = "a case is held for a step that a living node knows"
 
 RULES = {
@@ -33,6 +36,7 @@ RULES = {
 
 ONLY_REMOVED = {"a step that nobody knows is held in the end": STUCK}
 ONLY_TIGHTENED = {"who claims says what to do in doubt": CALLED_AGAIN}
+ONLY_REPLACED = {"a removed step is left by a checkpoint": SHARED_KEY}
 
 GRACE = 3
 """How often an unknown step is put off, at least."""
@@ -44,6 +48,7 @@ STANDS_FOR = {
     "complete": Real("keepstep.checkpoint.sql.hot.COMPLETE", move="complete"),
     "defer": Real("keepstep.workers.execute._unknown_step", move="defer"),
     "hold": Real("keepstep.workers.execute._unknown_step", move="hold"),
+    "pass over": Real("keepstep.steps.decide.passed_over", move="advance"),
     "recover": Real("keepstep.checkpoint.sql.sweep.RECOVER_EXECUTOR", move="recover"),
     "wake": Real("keepstep.checkpoint.sql.sweep.WAKE", move="wake"),
     "ring again": Real("keepstep.checkpoint.sql.sweep.RING_AGAIN"),
@@ -81,6 +86,7 @@ class Deploy:
     same_schema: bool = False
     removed: bool = False
     tightened: bool = False
+    replaced: bool = False
 
     def has(self, rule: str) -> bool:
         """Whether the rule is still there."""
@@ -106,7 +112,7 @@ class Deploy:
         return code == "new" or s.version == 1 or self.tightened
 
     def _knows(self, code: str, s: State) -> bool:
-        return s.step == 1 or (code == "new" and not self.removed) or self.tightened
+        return s.step == 1 or (code == "new" and not self.removed) or self.tightened or self.replaced
 
     def moves(self, s: State) -> Iterator[Move[State]]:
         living = [code for code, lives in zip(("old", "new"), s.alive, strict=True) if lives]
@@ -119,6 +125,8 @@ class Deploy:
                 held = s.policy == "hold"
                 dead = s._replace(status="held" if held else "queued", by="", called=s.by, rung=not held)
                 yield Move(f"recover: by the policy {s.policy}", dead, fault=True)
+            if self.replaced and s.step == 2 and s.by == "old":
+                yield Move("recover: after its call", s._replace(status="queued", by="", called="old"), fault=True)
         if s.status == "sleeping":
             yield Move("wake: the time is over", s._replace(status="queued", rung=True))
         yield from self._ring_again(s, living)
@@ -155,13 +163,26 @@ class Deploy:
         code = s.by
         if not self._knows(code, s):
             return self._put_off(s._replace(by=""))
-        if s.step == 2:
+        if self.replaced and s.step == 2:
+            return self._replaced_step(s, code)
+        if s.step == (3 if self.replaced else 2):
             return Move(f"complete: {code} code", s._replace(status="completed", by=""))
         says = self.has("a commit says its version") and not (self.same_schema or self.tightened)
         version = 2 if code == "new" and says else s.version
         policy = "hold" if code == "new" and self.tightened else "retry"
         there = s._replace(status="queued", step=2, version=version, policy=policy, by="", rung=True)
         return Move(f"commit: {code} code", there)
+
+    def _replaced_step(self, s: State, code: str) -> Move[State]:
+        there = s._replace(status="queued", step=3, by="", rung=True)
+        if code == "old":
+            return Move("commit: old code", there._replace(called="old"))
+        if self.has("a removed step is left by a checkpoint"):
+            return Move("pass over: new code", there._replace(version=2))
+        wrong = SHARED_KEY if s.called else ""
+        return Move(
+            "complete: the third step in place of the second", s._replace(status="completed", by="", wrong=wrong)
+        )
 
     def _put_off(self, s: State) -> Move[State]:
         if not self.has("an unknown step is put off"):

@@ -31,7 +31,7 @@ MODELS: dict[ModuleType, tuple[Any, ...]] = {
     deadline: (Deadline(),),
     join: (Join(items=2), Join(items=2, on_error="fail")),
     crashes: tuple(Crashes(kind) for kind in crashes.RULES),
-    deploy: (Deploy(), Deploy(removed=True), Deploy(tightened=True)),
+    deploy: (Deploy(), Deploy(removed=True), Deploy(tightened=True), Deploy(replaced=True)),
 }
 """Every model, with bounds that are small, but let each action happen."""
 
@@ -66,7 +66,7 @@ def changes(module: ModuleType) -> frozenset[tuple[str, str, str]]:
 def rules(module: ModuleType) -> set[str]:
     """All the names of rules that the module's tables have."""
     names: set[str] = set()
-    for table in ("RULES", "TWO_BELTS", "ONLY_FASTER", "ONLY_REMOVED", "ONLY_TIGHTENED"):
+    for table in ("RULES", "TWO_BELTS", "ONLY_FASTER", "ONLY_REMOVED", "ONLY_TIGHTENED", "ONLY_REPLACED"):
         for key in getattr(module, table, ()):
             value = module.RULES.get(key) if table == "RULES" else None
             names |= set(value) if isinstance(value, dict) else {key} if isinstance(key, str) else set(key)

@@ -34,6 +34,10 @@ def test_a_policy_that_was_tightened_is_kept_by_whoever_calls() -> None:
     assert_sound(Deploy(tightened=True), at_least=60)
 
 
+def test_a_removed_step_is_passed_over_and_its_key_is_nobody_elses() -> None:
+    assert_sound(Deploy(replaced=True), at_least=60)
+
+
 @pytest.mark.parametrize("rule", deploy.RULES)
 def test_without_this_rule_a_deploy_breaks(rule: str) -> None:
     assert_caught(Deploy(without=frozenset({rule})), deploy.RULES[rule])
@@ -47,3 +51,8 @@ def test_without_this_rule_a_removed_step_goes_round_for_ever(rule: str) -> None
 @pytest.mark.parametrize("rule", deploy.ONLY_TIGHTENED)
 def test_without_this_rule_a_tightened_policy_comes_too_late(rule: str) -> None:
     assert_caught(Deploy(without=frozenset({rule}), tightened=True), deploy.ONLY_TIGHTENED[rule])
+
+
+@pytest.mark.parametrize("rule", deploy.ONLY_REPLACED)
+def test_without_this_rule_a_replaced_step_breaks(rule: str) -> None:
+    assert_caught(Deploy(without=frozenset({rule}), replaced=True), deploy.ONLY_REPLACED[rule])

@@ -22,15 +22,23 @@ class Worker:
     """One `keepstep worker` and its process tree."""
 
     def __init__(
-        self, env: Mapping[str, str], log: Path, *, pool: str = "prefork", concurrency: int = 2, queues: str = ""
+        self,
+        env: Mapping[str, str],
+        log: Path,
+        *,
+        pool: str = "prefork",
+        concurrency: int = 2,
+        queues: str = "",
+        python: Path | str = sys.executable,
+        cwd: Path = ROOT,
     ):
         arguments = ["--pool", pool, "-c", str(concurrency), "-l", "INFO", *(["-Q", queues] if queues else [])]
         self.log = log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "keepstep.cli.main", "worker", *arguments],
+                [python, "-m", "keepstep.cli.main", "worker", *arguments],
                 env={**os.environ, **env},
-                cwd=ROOT,
+                cwd=cwd,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,

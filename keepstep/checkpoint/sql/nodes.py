@@ -7,8 +7,13 @@ from sqlalchemy import text
 # Take the node's lock on this session, for as long as the connection lives.
 LOCK = text("select pg_try_advisory_lock(:lock_key)")
 
-# Appear among the nodes, or appear again after having been taken for dead.
+# Appear among the nodes, or appear again after having been taken for dead; and say once what code it is.
 REGISTER = text("""
+with c as (
+  insert into keepstep.codes (node, code, keepstep, fingerprints)
+  values (:id, :code, :version, cast(:fingerprints as json))
+  on conflict (node) do update set until = null
+)
 insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, steps, step_queues, pool,
                             concurrency, version)
 values (:id, :host, :host_id, :process, :lock_key, cast(:queues as json), cast(:workflows as json),
@@ -43,11 +48,28 @@ KNOWS_STEP = text("""
 select 1 from keepstep.nodes n, json_array_elements_text(n.steps -> :workflow) s where s = :step limit 1
 """)
 
+# A deploy is under way: two living nodes have other versions of one workflow.
+MIXED = text("""
+select 1 from keepstep.nodes n, json_each_text(n.workflows) w
+ group by w.key having count(distinct w.value) > 1 limit 1
+""")
+
 # Leave: the node stops in order, or was dead and owns nothing any more.
 REMOVE = text("""
-delete from keepstep.nodes n where n.id = any(:ids)
-   and not exists (select from keepstep.heads h
-                    where h.due_at <= (select clock_timestamp()) + interval '1 minute' and h.owner = n.id)
+with gone as (
+  delete from keepstep.nodes n where n.id = any(:ids)
+     and not exists (select from keepstep.heads h
+                      where h.due_at <= (select clock_timestamp()) + interval '1 minute' and h.owner = n.id)
+  returning id
+)
+update keepstep.codes c set until = clock_timestamp() from gone where c.node = gone.id
+""")
+
+# The code of nodes that had gone before the oldest case began: no checkpoint of theirs is left.
+FORGET_CODES = text("""
+delete from keepstep.codes where node in (
+  select node from keepstep.codes
+   where until < coalesce((select min(created_at) from keepstep.cases), clock_timestamp()) order by until limit :limit)
 """)
 
 # All nodes, for people.

@@ -82,9 +82,17 @@ select clock_timestamp() as now, h.deadline, h.schema_version, n.host, n.process
 """)
 
 HISTORY = text("""
-select seq, kind, step, status, target, attempt, node, schema_version, is_snapshot, started_at, at,
-       octet_length(payload::text) as bytes
-  from keepstep.checkpoints where case_id = :id order by seq
+select p.seq, p.kind, p.step, p.status, p.target, p.attempt, p.node, p.schema_version, p.is_snapshot, p.started_at,
+       p.at, octet_length(p.payload::text) as bytes, c.code, c.keepstep, c.fingerprints ->> k.workflow as fingerprint
+  from keepstep.checkpoints p join keepstep.cases k on k.id = p.case_id left join keepstep.codes c on c.node = p.node
+ where p.case_id = :id order by p.seq
+""")
+
+# Which code wrote the latest checkpoint that a worker wrote.
+WRITTEN_BY = text("""
+select p.schema_version, c.code, c.keepstep, c.fingerprints ->> k.workflow as fingerprint
+  from keepstep.checkpoints p join keepstep.cases k on k.id = p.case_id left join keepstep.codes c on c.node = p.node
+ where p.case_id = :id order by p.seq desc limit 1
 """)
 
 ATTEMPTS = text("""

@@ -13,7 +13,7 @@ from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, QUEUED_DUE, guard
 # Lock order: the head, then everything else of its case.
 LOCK_HEAD = text("""
 select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_timestamp() as due, h.pinned_queue,
-       h.priority, k.thread_id
+       h.priority, h.schema_version, k.thread_id
   from keepstep.heads h join keepstep.cases k on k.id = h.id
  where h.id = :id for update of h
 """)
@@ -93,8 +93,8 @@ select payload::text as payload from keepstep.signals
 """)
 
 INSERT = text("""
-insert into keepstep.signals (case_id, name, payload, actor, dedupe_key, stream, digest, refused)
-values (:id, :name, cast(:payload as json), :actor, :dedupe_key, :stream, :digest, :refused)
+insert into keepstep.signals (case_id, name, payload, actor, dedupe_key, stream, digest, refused, schema_version)
+values (:id, :name, cast(:payload as json), :actor, :dedupe_key, :stream, :digest, :refused, :schema_version)
 """)
 
 # ------------------------------------------------------------------------------------------------------- what fits it
@@ -104,8 +104,8 @@ _UNUSED = """s.case_id = w.case_id and s.name = w.name and s.consumed_seq is nul
 # An open wait of the locked case with the oldest signal that is there for it. Decisions and messages are looked for by
 # an index of their own, so that a stream's hundred thousand messages aren't read for a decision.
 MATCH = text(f"""
-select s.id as signal, s.name, s.payload::text as payload, s.actor, s.digest as about, w.digest, w.seq as wait_seq,
-       w.approvers, w.need_all, w.into_field, w.then_target::text as then_target,
+select s.id as signal, s.name, s.payload::text as payload, s.schema_version, s.actor, s.digest as about, w.digest,
+       w.seq as wait_seq, w.approvers, w.need_all, w.into_field, w.then_target::text as then_target,
        w.payload_schema::text as payload_schema,
        (select count(*) from keepstep.waits o where o.case_id = w.case_id and o.fate is null) as open_waits
   from keepstep.waits w cross join lateral (

@@ -186,6 +186,12 @@ update keepstep.heads set due_at = coalesce((select min(least(deadline, remind_a
 # What a case was started with.
 INPUT = text("select input::text as input from keepstep.cases where id = :id")
 
+# The checkpoint that it began with, by a start or a restart; of a fork, the fork's.
+BEGAN = text("""
+select seq, kind, schema_version from keepstep.checkpoints
+ where case_id = :id and (kind in ('start', 'fork') or (kind = 'rewind' and back_to = -1)) order by seq desc limit 1
+""")
+
 # Another incarnation: other keys, other input if there is one, and what today's code says of a case.
 RENEW_RUN = text("""
 update keepstep.cases

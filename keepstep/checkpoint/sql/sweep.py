@@ -52,6 +52,19 @@ update keepstep.heads h set due_at = {GRID}
 returning {RING}
 """)
 
+# While nodes of several versions are alive: queued heads that one of them can't load, and another can. If their queue
+# is empty, one that can't has taken their message, and dropped it.
+RING_DROPPED = text(f"""
+update keepstep.heads h set due_at = {GRID}
+  from (select id from keepstep.heads h
+         where {_UNCLAIMED} and queue = any(:queues) and {_LOADABLE}
+           and exists (select from keepstep.nodes n where (n.workflows ->> h.workflow)::int < h.schema_version)
+           and entered_at < {NOW} - interval '1 second'
+         order by due_at limit :limit for update skip locked) due
+ where h.id = due.id
+returning {RING}
+""")
+
 # Queued heads that reached their step before the one that the oldest message of their queue names: their own message
 # isn't in the queue any more. It was lost with a worker, or one has it in hand; a second one is a cheap no-op. They are
 # looked at again much later.

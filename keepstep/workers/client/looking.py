@@ -60,6 +60,10 @@ class Looking(Connected):
         """All that happened to the case, in order. Raises UnknownCase."""
         return reads.history(self.db, self._find(workflow, thread_id).id)
 
+    def written_by(self, workflow: str | Workflow, thread_id: str) -> dict[str, Any]:
+        """What wrote the latest checkpoint: `schema_version`, and `code` as in the history. Raises UnknownCase."""
+        return reads.written_by(self.db, self._find(workflow, thread_id).id)
+
     def calls(self, workflow: str | Workflow, thread_id: str) -> Sequence[RecordedCall]:
         """All that the case called outside, the oldest first: its steps' attempts and their recorded calls.
 

@@ -104,5 +104,5 @@ class Signalling(Connected):
 
     def _send(self, workflow: str | Workflow, thread_id: str, signal: Signal) -> Receipt:
         case, limit = named(workflow, thread_id), self.settings.max_state_bytes
-        receipt = signals.send(self.db, *case, signal, fits=self.registry.fits, max_bytes=limit)
+        receipt = signals.send(self.db, *case, signal, code=self.registry, max_bytes=limit)
         return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))

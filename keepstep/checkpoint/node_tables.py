@@ -1,4 +1,4 @@
-"""The table of the workers' main processes."""
+"""The tables of the workers: which live, and what code each of them ran."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from sqlalchemy.dialects.postgresql import UUID
 _instant = sa.DateTime(timezone=True)
 
 
-def node_table(metadata: sa.MetaData) -> sa.Table:
-    """The table `nodes`."""
-    return sa.Table(
+def node_tables(metadata: sa.MetaData) -> tuple[sa.Table, sa.Table]:
+    """Declare nodes and codes."""
+    nodes = sa.Table(
         "nodes",
         metadata,
         sa.Column("id", UUID, primary_key=True),
@@ -34,3 +34,14 @@ def node_table(metadata: sa.MetaData) -> sa.Table:
         sa.Column("seen_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
         postgresql_with={"fillfactor": "50"},
     )
+    codes = sa.Table(
+        "codes",
+        metadata,
+        sa.Column("node", UUID, primary_key=True),
+        sa.Column("code", sa.Text, nullable=False),  # what its deploy calls it
+        sa.Column("keepstep", sa.Text, nullable=False),
+        sa.Column("fingerprints", sa.JSON, nullable=False),  # by workflow
+        sa.Column("until", _instant),  # when the node was seen last; NULL while it is there
+        sa.Index("codes_until", "until"),
+    )
+    return nodes, codes

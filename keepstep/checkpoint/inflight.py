@@ -1,0 +1,97 @@
+"""The cases that live, as they are stored, for somebody who wants to know whether other code could go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from keepstep.checkpoint import codec
+from keepstep.checkpoint.blobs import state_of
+from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.sql import inflight as sql
+from keepstep.steps.errors import CheckpointDamaged
+from keepstep.steps.state import JSON
+
+BATCH = 100
+"""Cases read by one statement: with states of four megabytes, four hundred of them."""
+LOWEST, HIGHEST = UUID(int=0), UUID(int=2**128 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A live case. state: None if `damage` says why it can't be put together. version: of the state.
+
+    waits: the open ones, with name, into, schema, then, on_timeout, default. signals: kept ones of older code, with
+    name, version, payload. secrets: where the code that started it has secret fields.
+    """
+
+    workflow: str
+    thread_id: str
+    seq: int
+    status: str
+    step: str
+    queue: str
+    is_pinned: bool
+    version: int
+    in_doubt: bool
+    state: JSON | None
+    damage: str | None
+    waits: Sequence[Mapping[str, Any]]
+    signals: Sequence[Mapping[str, Any]]
+    secrets: tuple[str, ...] = ()
+
+
+def each(
+    db: Database, known: Mapping[str, int], *, workflows: Sequence[str] | None = None, sample: int | None = None
+) -> Iterator[Stored]:
+    """Every live case, or a random sample. known: schema versions by workflow. workflows: only these.
+
+    One statement for each hundred, so that a replica isn't kept from what it follows.
+    """
+    begin = LOWEST if sample is None else uuid4()
+    left = sample
+    for after, until in ((begin, HIGHEST), (LOWEST, begin)):
+        while left is None or left > 0:
+            size = BATCH if left is None else min(BATCH, left)
+            params = {
+                "after": after,
+                "until": until,
+                "known": codec.encode(dict(known)),
+                "workflows": None if workflows is None else list(workflows),
+                "limit": size,
+            }
+            rows = db.all(sql.BATCH, params)
+            yield from (_stored(db, row) for row in rows)
+            left = None if left is None else left - len(rows)
+            if len(rows) < size:
+                break
+            after = rows[-1].id
+
+
+def _stored(db: Database, row: Row) -> Stored:
+    state, damage = _state(db, row)
+    return Stored(
+        workflow=row.workflow,
+        thread_id=row.thread_id,
+        seq=row.seq,
+        status=row.status,
+        step=row.step,
+        queue=row.queue,
+        is_pinned=row.is_pinned,
+        version=row.schema_version,
+        in_doubt=row.in_doubt,
+        state=state,
+        damage=damage,
+        waits=codec.decode(row.waits) if row.waits else (),
+        signals=codec.decode(row.signals) if row.signals else (),
+        secrets=tuple(row.secrets or ()),
+    )
+
+
+def _state(db: Database, row: Row) -> tuple[JSON | None, str | None]:
+    try:
+        return state_of(db.all, row.id, row.chain, row.seq), None
+    except (CheckpointDamaged, ValueError) as error:
+        return None, str(error)

@@ -1,0 +1,27 @@
+"""Live cases as they are stored, batch by batch: what a deploy has to be able to go on with. Nothing here writes."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+# The live cases behind an id, each with all that is needed to load it. Ids are hashes, so those behind a random one are
+# a random sample. Signals that were kept for a question that hasn't come yet, if older code than `known` sent them.
+BATCH = text("""
+select h.id, h.workflow, k.thread_id, h.seq, h.status, h.step, h.queue, h.pinned_queue is not null as is_pinned,
+       h.schema_version, h.doubt is not null as in_doubt, k.secrets,
+       (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
+          from keepstep.checkpoints p where p.case_id = h.id and p.seq between h.snapshot_seq and h.seq)::text as chain,
+       (select json_agg(json_build_object('name', w.name, 'into', w.into_field, 'schema', w.payload_schema,
+                                          'then', w.then_target, 'on_timeout', w.on_timeout,
+                                          'default', w.default_payload))
+          from keepstep.waits w where w.case_id = h.id and w.fate is null)::text as waits,
+       (select json_agg(json_build_object('name', s.name, 'version', s.schema_version, 'payload', s.payload))
+          from (select * from keepstep.signals s
+                 where s.case_id = h.id and s.consumed_seq is null and s.refused is null and s.counted_seq is null
+                   and s.schema_version < (cast(:known as jsonb) ->> h.workflow)::int
+                 order by s.id limit 100) s)::text as signals
+  from keepstep.heads h join keepstep.cases k on k.id = h.id
+ where h.id > :after and h.id <= :until
+   and (cast(:workflows as text[]) is null or h.workflow = any(cast(:workflows as text[])))
+ order by h.id limit :limit
+""")

@@ -1,0 +1,47 @@
+"""What every release has written is loaded by this one, and goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keepstep import __version__
+from keepstep.checkpoint.database import Database
+from keepstep.testing import Runner
+from tests.golden import store
+from tests.golden.flow import golden
+from tests.golden.write import found
+
+
+def test_this_release_is_kept() -> None:
+    assert __version__ in [path.stem for path in store.files()], "run: python -m tests.golden.write"
+
+
+@pytest.mark.parametrize("path", store.files(), ids=lambda path: path.stem)
+def test_cases_that_an_earlier_release_wrote_are_found_as_they_were_and_go_on(
+    path: Path, database_url: str, db: Database
+) -> None:
+    with Runner(database_url, [golden]) as runner:
+        expected, client = store.restore(db, path), runner.client
+        for how, was in expected.items():
+            assert found(client, how) == was, how
+        assert {e.kind for e in client.history("golden", "held")} >= {"start", "step", "held"}
+        assert [(call.name, call.outcome) for call in client.calls("golden", "completed") if call.name] == [
+            ("book", "done")
+        ]
+        assert [asked.votes for asked in client.inbox() if asked.thread_id == "votes"] == [1]
+
+        client.resume("golden", "queued")
+        client.retry("golden", "held")
+        client.approve("golden", "votes", actor="two")
+        for how in ("waiting", "early", "both"):
+            client.approve("golden", how, actor="one")
+        runner.run(skip_time=True)
+        for how in expected:
+            case = client.get("golden", how)
+            assert case.status == ("held" if how == "held" else "completed"), how
+            assert case.state["end"] is (how != "held"), how
+        assert client.get("golden", "both").state["seen"] == "by \0 hand"
+        sent = [e.detail for e in client.history("golden", "early") if e.kind == "sent"]
+        assert sent[0]["payload"] == {"kept": "for later"}
