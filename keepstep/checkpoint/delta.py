@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import pointer
@@ -142,7 +142,12 @@ def _same(a: Any, b: Any) -> bool:
         return bool(a == b)
     if a != b:
         return False
-    return to_json(a) == to_json(b) or json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+    try:
+        if to_json(a) == to_json(b):
+            return True
+    except PydanticSerializationError:  # nested too deeply for it
+        pass
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
 def _short(operation: object) -> str:
