@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from benchmarks import backlog, costs, growth, lengths, mixed, page, pruning, recovery, speed, waiting
+from benchmarks import backlog, branches, costs, growth, lengths, mixed, page, pruning, recovery, speed, waiting
 from benchmarks.shape import ROOT, Shape
 from benchmarks.sheet import Sheet
 
-PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "recovery")
+PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "branches", "recovery")
 DEFAULT = ("speed", "costs", "waiting", "recovery")
 LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
@@ -71,6 +71,10 @@ def main(
                 bench.run(part, _pruning(), [(named[0],)], pruning.measure, _pruning_row)
             case "backlog":
                 bench.run(part, _backlog(), [(named[0],)], backlog.measure, _backlog_row)
+            case "branches":
+                each = [(named[0], kind, count) for count in branches.SIZES for kind in branches.LOADS]
+                bench.run(part, _branches(), each, branches.measure, _branches_row)
+                bench.run("loop", _loop(), [(named[0],)], branches.loop, _loop_row)
             case "recovery":
                 bench.show(part, _recovery(runs), recovery.measure(runs), _recovery_row)
 
@@ -227,6 +231,24 @@ def _backlog() -> Sheet:
 
 def _backlog_row(it: backlog.Backlog) -> Sequence[object]:
     return str(it.crew), it.cases, it.stored_per_s, it.before, it.behind
+
+
+def _branches() -> Sheet:
+    columns = ["pool", "what", "how many", "steps/s"]
+    return Sheet(title="Branches of one case, beside separate cases of one step", columns=columns)
+
+
+def _branches_row(it: branches.Branches) -> Sequence[object]:
+    return str(it.crew), it.kind, it.count, it.per_s
+
+
+def _loop() -> Sheet:
+    columns = ["pool", "steps", "ms a step, the first hundred", "ms a step, the last hundred"]
+    return Sheet(title="A loop of one case", columns=columns)
+
+
+def _loop_row(it: branches.Loop) -> Sequence[object]:
+    return str(it.crew), it.steps, it.first_ms, it.last_ms
 
 
 def _recovery(runs: int) -> Sheet:

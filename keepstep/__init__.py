@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from keepstep._version import __version__
 from keepstep.steps import errors
 from keepstep.steps.approval import Approval
+from keepstep.steps.branching import fan_out, start_child
 from keepstep.steps.call import Call
 from keepstep.steps.errors import (
     AlreadyDecided,
@@ -33,6 +34,7 @@ from keepstep.steps.errors import (
     WaitTimeout,
 )
 from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, sleep_until
+from keepstep.steps.results import BranchError, BranchResult
 from keepstep.steps.retry import Retry
 from keepstep.steps.secret import Secret
 from keepstep.steps.verdict import Done, Unknown
@@ -60,6 +62,8 @@ __all__ = [
     "BadStart",
     "BadState",
     "BadThreadId",
+    "BranchError",
+    "BranchResult",
     "BrokerUnavailable",
     "Call",
     "CallMismatch",
@@ -90,11 +94,13 @@ __all__ = [
     "__version__",
     "errors",
     "fail",
+    "fan_out",
     "finish",
     "goto",
     "receive",
     "sleep",
     "sleep_until",
+    "start_child",
     "wait_all",
     "wait_any",
     "wait_for",

@@ -9,8 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 from tenacity import wait_fixed
 
-from keepstep import Call, Done, NotDone, Retry, Workflow, sleep, wait_for
+from keepstep import Call, Done, NotDone, Retry, Workflow, fan_out, sleep, wait_for
 from tests.support import outside
+
+MIDDLE, LEAVES = "middle", 3
 
 
 class State(BaseModel):
@@ -61,6 +63,15 @@ def retry(state: State, call: Call) -> Any:
     return effect(state, call)
 
 
+def fan(state: State, call: Call) -> Any:
+    return fan_out("leaf", over=range(LEAVES), into="answer", update=effect(state, call))
+
+
+def leaf(item: int, call: Call) -> int:
+    outside.make(call.thread_id, call.step, call.key)
+    return item
+
+
 KINDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "plain": (plain, {}),
     "once": (once, {}),
@@ -70,9 +81,8 @@ KINDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "retry": (retry, {"retry": Retry(attempts=5, wait=wait_fixed(0.1))}),
     "hold": (plain, {"in_doubt": "hold"}),
     "verify": (plain, {"in_doubt": verify}),
+    "fan": (fan, {}),
 }
-
-MIDDLE = "middle"
 
 
 def _workflow(kind: str) -> Workflow:
@@ -81,6 +91,8 @@ def _workflow(kind: str) -> Workflow:
     workflow.step(name="before")(effect)
     workflow.step(name=MIDDLE, **options)(function)
     workflow.step(name="after")(effect)
+    if kind == "fan":
+        workflow.branch(leaf)
     return workflow
 
 

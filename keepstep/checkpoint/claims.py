@@ -11,7 +11,7 @@ from uuid import UUID
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.database import Database, Row
-from keepstep.checkpoint.ring import Delivery, Ring, rings
+from keepstep.checkpoint.ring import Delivery, Parent, Ring, parent_of, rings
 from keepstep.checkpoint.sql import batch, hot
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import JSON
@@ -33,7 +33,7 @@ class Claim:
     state: None when `damage` says why it can't be loaded. text: its JSON, if it is known. elapsed: seconds at this
     step. doubt: the lease of an attempt whose call is in doubt, and to be verified by this one. detail: what the step's
     last heartbeat said. is_pinned: all steps of the case run on its queue. parked: the digests of the state's
-    large values that are stored. snapshot_seq: where its chain begins.
+    large values that are stored. snapshot_seq: where its chain begins. parent: what the case is a branch of.
     """
 
     delivery: Delivery
@@ -62,6 +62,7 @@ class Claim:
     text: str | None = None
     parked: frozenset[str] = frozenset()
     snapshot_seq: int = 0
+    parent: Parent | None = None
 
 
 def claim(db: Database, delivery: Delivery, claimant: Claimant, lease: UUID) -> Claim | None:
@@ -163,6 +164,7 @@ def _claim(db: Database, row: Row, delivery: Delivery, claimant: Claimant, lease
         damage=damage,
         parked=frozenset(parked),
         snapshot_seq=row.snapshot_seq,
+        parent=parent_of(row),
     )
 
 

@@ -16,9 +16,10 @@ from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import diff
+from keepstep.checkpoint.fans import LOOK_SECONDS, fan_columns, refuse_large
 from keepstep.checkpoint.parked import LARGE
 from keepstep.checkpoint.ring import Delivery, Ring
-from keepstep.checkpoint.sql import batch, hot
+from keepstep.checkpoint.sql import batch, branches, hot
 from keepstep.checkpoint.targets import as_json
 from keepstep.steps.decide import Decision
 from keepstep.steps.step import Target
@@ -47,6 +48,8 @@ def weigh(
     """What the checkpoint will store, None if it writes none; StateTooLarge before anything is written."""
     if decision.state is None or claim.state is None:
         return None
+    if decision.fan is not None:
+        refuse_large(decision.fan, max_state_bytes)
     return link(
         claim.state,
         decision.state,
@@ -100,6 +103,8 @@ def commit(
             (s for wait in decision.waits for s in (wait.timeout, wait.remind_every) if s is not None), default=None
         )
         row = db.one(hot.COMMIT_WAIT, params | _target(decision.target, soonest, None) | _waits(decision.waits))
+    elif decision.fan is not None:
+        row = db.one(branches.COMMIT_FAN, params | _target(None, LOOK_SECONDS, None) | fan_columns(decision.fan))
     else:
         row = db.one(hot.COMMIT, params | _target(decision.target, decision.delay, decision.until))
     return landed(db, claim, decision) if row is None else _committed(claim, decision, row)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from keepstep.steps.errors import BadFilter
-from keepstep.steps.keys import why_unstorable
+from keepstep.steps.keys import case_id, why_unstorable
 from keepstep.steps.moves import LIVE
 from keepstep.steps.outcome import seconds_of
 from keepstep.steps.terms import Tags, check_tags
@@ -22,7 +23,8 @@ class Filter:
     """None is any. step: where a live case stands. tags: those it has, at the least.
 
     statuses: any of these. older_than: seconds since it came to its step, or ended. error: text of why it is held,
-    backs off, or failed. begins: how the thread id begins, letter for letter.
+    backs off, or failed. begins: how the thread id begins, letter for letter. parent: the id of the case that they are
+    branches of.
     """
 
     workflow: str | None = None
@@ -32,6 +34,7 @@ class Filter:
     older_than: float | None = None
     error: str | None = None
     begins: str | None = None
+    parent: UUID | None = None
 
     @classmethod
     def of(
@@ -44,6 +47,7 @@ class Filter:
         older_than: timedelta | float | None = None,
         error: str | None = None,
         begins: str | None = None,
+        parent: tuple[str, str] | None = None,
     ) -> Filter:
         """Check what a caller gave: BadFilter, and BadStart of tags, say what can't be."""
         name = workflow.name if isinstance(workflow, Workflow) else workflow
@@ -67,6 +71,7 @@ class Filter:
             older_than=seconds,
             error=error,
             begins=begins or None,
+            parent=None if parent is None else _parent(parent),
         )
 
     @property
@@ -79,6 +84,14 @@ class Filter:
             "ended": wanted[0] if len(wanted) == 1 and not live else None,
             "statuses": list(wanted) if len(wanted) > 1 and len(live) < len(wanted) else None,
         }
+
+
+def _parent(given: tuple[str, str]) -> UUID:
+    if not (isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(part, str) for part in given)):
+        raise BadFilter(f"parent: give its workflow and thread id, as a pair, not {given!r}")
+    for part in given:
+        check_text("parent", part)
+    return case_id(*given)
 
 
 def check_text(what: str, text: object) -> None:

@@ -98,6 +98,8 @@ class Mask:
             row["payload"] = (hide if row["is_snapshot"] else hide_operations)(row["payload"], self._secrets)
         elif table == "signals":
             row["payload"] = self.payload(row["name"], row["payload"])
+        elif table == "branches":  # what a step made of the state, secrets and all
+            row["payload"] = row["input"] = HIDDEN
         elif table == "blobs":
             row["value"] = HIDDEN
         elif table == "calls":

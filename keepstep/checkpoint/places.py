@@ -50,6 +50,12 @@ def here(place: Place) -> dict[str, Any]:
 def revived(connection: sa.Connection, head: Row, code: Workflow) -> Place:
     """Before the step that a failed case failed at."""
     row = connection.execute(sql.POSITION, {"id": head.id, "seq": head.seq}).first()
+    if row is not None and connection.execute(sql.THEN_OF_BRANCHES, {"id": head.id, "seq": head.seq}).first():
+        message = (
+            f"it failed with one of its branches. `rewind --to {head.seq}` begins all of them anew, `skip` goes on "
+            "without them."
+        )
+        raise NotRetryable(head.workflow, head.thread_id, message, status=head.status)
     if row is None or row.step is None or row.status == "waiting":
         message = (
             f"it failed because nobody answered in time, not in a step. `rewind --to {head.seq}` asks again, "
@@ -155,7 +161,10 @@ def _next(connection: sa.Connection, head: Row, code: Workflow, skipped: str, ro
 
 
 def _behind_waits(connection: sa.Connection, head: Row) -> Target | None:
-    """Where the open waits lead, or those that nobody answered in time; refused if they don't agree."""
+    """Where the branches, or the open waits, lead, or those that nobody answered in time; refused if they differ."""
+    branches = connection.execute(sql.THEN_OF_BRANCHES, {"id": head.id, "seq": head.seq}).first()
+    if branches is not None:
+        return decode_target(branches.then_target)
     found = {row.name: decode_target(row.then_target) for row in connection.execute(sql.THEN, {"id": head.id})}
     targets = list(found.values())
     if any(target != targets[0] for target in targets):

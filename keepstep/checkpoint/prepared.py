@@ -17,17 +17,24 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import psycopg2
 
-from keepstep.checkpoint.sql import batch, hot
+from keepstep.checkpoint.sql import batch, branches, hot, reads
 
 LOST = {"26000", "42P05", "0A000", "42601"}
 """SQLSTATEs of a prepared statement that isn't there, is there already, whose tables have changed, or is another."""
+
+PLANNED_AGAIN = frozenset({50, 200, 1000, 5000, 20_000})
+"""Uses of a statement after which it is planned anew. PostgreSQL keeps the plan that it made while tables were small,
+which reads them whole, until it next analyses them: a minute later, or more."""
 
 _TYPES = {
     "id": "uuid",
     "lease": "uuid",
     "next_lease": "uuid",
     "owner": "uuid",
+    "parent": "uuid",
     "seq": "int",
+    "parent_seq": "int",
+    "failed": "bool",
     "attempt": "int",
     "schema_version": "int",
     "weight": "int",
@@ -59,10 +66,13 @@ class Plan:
     def rows(self, connection: Any, params: Mapping[str, Any]) -> list[Any]:
         """Its rows on a connection of the pool, with the columns as attributes."""
         with connection.cursor() as cursor:
-            known = connection.info.setdefault("keepstep prepared", set())
-            if self.name not in known:
+            known = connection.info.setdefault("keepstep prepared", {})
+            uses = known.get(self.name, 0)
+            if uses in PLANNED_AGAIN:
+                cursor.execute(f"deallocate {self.name}")
+            if uses == 0 or uses in PLANNED_AGAIN:
                 cursor.execute(self.prepare)
-                known.add(self.name)
+            known[self.name] = uses + 1
             cursor.execute(self.execute, params)
             rows = cursor.fetchall()
             if rows and self._row is None:
@@ -83,4 +93,6 @@ PLANS = {
         "keepstep_claim_many", batch.CLAIM_MANY, {"id": "uuid[]", "seq": "int[]", "lease": "uuid[]"}
     ),
     batch.COMMIT_MANY: Plan("keepstep_commit_many", batch.COMMIT_MANY, batch.TYPES),
+    reads.VISITS: Plan("keepstep_visits", reads.VISITS, {"steps": "text[]", "after": "int"}),
+    branches.WORTH_A_LOOK: Plan("keepstep_worth_a_look", branches.WORTH_A_LOOK),
 }

@@ -12,9 +12,11 @@ from uuid import UUID
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.fan_reads import fans
 from keepstep.checkpoint.filters import Filter, check_limit, check_text
 from keepstep.checkpoint.ring import Ring, rings
 from keepstep.checkpoint.sql import reads, steering
+from keepstep.checkpoint.why_branches import told
 from keepstep.steps.errors import BadCursor
 from keepstep.steps.moves import TERMINAL, Status
 
@@ -23,7 +25,8 @@ from keepstep.steps.moves import TERMINAL, Status
 class Case:
     """A case as it stands. step: the next one, None when it has ended. reason: why it is held or backs off.
 
-    state: JSON by field name; empty in lists, which don't load it. since: when it reached this step, or ended.
+    state: JSON by field name; empty in lists, which don't load it. since: when it reached this step, or ended. parent:
+    the case that it is a branch of, as (workflow, thread id).
     """
 
     id: UUID
@@ -45,6 +48,7 @@ class Case:
     since: datetime | None
     due_at: datetime | None
     priority: int | None = None
+    parent: tuple[str, ...] | None = None
     tags: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
 
@@ -62,7 +66,10 @@ class Page(list[Case]):
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One line of a case's history: a checkpoint, an attempt that came to nothing, a signal, or an operator's verb."""
+    """One line of a case's history: a checkpoint, an attempt that came to nothing, a signal, an operator's verb.
+
+    Or a fan-out, with what became of its branches by now.
+    """
 
     at: datetime
     kind: str
@@ -109,6 +116,7 @@ def select(db: Database, which: Filter, *, cursor: str | None = None, limit: int
             "workflow": which.workflow,
             **which.by_status,
             "step": which.step,
+            "parent": which.parent,
             "tags": codec.encode(dict(which.tags)) if which.tags else None,
             "older": which.older_than,
             "error": None if which.error is None else _containing(which.error),
@@ -196,7 +204,11 @@ def history(db: Database, case: UUID) -> list[Event]:
         )
         for row in db.all(steering.HISTORY, {"id": case})
     ]
-    return sorted([*checkpoints, *attempts, *sent, *acts], key=lambda event: event.at)
+    fanned = [
+        Event(at=fan.opened_at, kind="branches", seq=fan.seq, step=", ".join(fan.names), detail={"told": told(fan)})
+        for fan in fans(db, case)
+    ]
+    return sorted([*checkpoints, *attempts, *sent, *acts, *fanned], key=lambda event: event.at)
 
 
 def written_by(db: Database, case: UUID) -> dict[str, Any]:
@@ -279,6 +291,7 @@ def _case(row: Row, state: dict[str, Any]) -> Case:
         since=row.since,
         due_at=row.due_at,
         priority=row.priority,
+        parent=tuple(codec.decode(row.parent)) if row.parent else None,
         tags=codec.decode(row.tags) if row.tags else {},
         state=state,
     )

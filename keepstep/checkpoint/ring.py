@@ -19,6 +19,14 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Parent:
+    """The fan-out that a case is a branch of: the case that waits for it, and the checkpoint that it waits at."""
+
+    case: UUID
+    seq: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ring:
     """A message to send. timeout: the step's, in seconds. priority: 0 to 9, 9 is the most urgent; None: as others."""
 
@@ -46,6 +54,11 @@ class Ring:
             timeout=target.timeout,
             priority=priority,
         )
+
+
+def parent_of(row: Row) -> Parent | None:
+    """The parent in a row with `parent` and `parent_seq`."""
+    return None if row.parent is None else Parent(case=row.parent, seq=row.parent_seq)
 
 
 def rings(rows: Iterable[Row]) -> list[Ring]:

@@ -18,6 +18,7 @@ from keepstep.checkpoint.blobs import keep
 from keepstep.checkpoint.chain import link
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
+from keepstep.checkpoint.fans import LOOK_SECONDS
 from keepstep.checkpoint.places import Place, here
 from keepstep.checkpoint.ring import Ring, rings
 from keepstep.checkpoint.sql import hooks, reads
@@ -183,8 +184,14 @@ def revive(connection: sa.Connection, head: Row, move: str, place: Place) -> Non
 
 
 def end(connection: sa.Connection, head: Row, move: str) -> None:
-    connection.execute(sql.DROP_WAITS, {"id": head.id})
+    _leave(connection, head)
     connection.execute(sql.END[move], {"id": head.id, "seq": head.seq})
+
+
+def _leave(connection: sa.Connection, head: Row) -> None:
+    """The case waits for nobody any more."""
+    connection.execute(sql.DROP_WAITS, {"id": head.id})
+    connection.execute(sql.LEAVE_BRANCHES, {"id": head.id})
 
 
 def put(
@@ -205,7 +212,7 @@ def put(
     if not head.live:
         revive(connection, head, move, place)
     seq: int = connection.execute(sql.PLACE[move], {"id": head.id, "seq": head.seq, **here(place)}).scalar_one()
-    connection.execute(sql.DROP_WAITS, {"id": head.id})
+    _leave(connection, head)
     write(connection, head.id, seq, place, kind=kind, by=by, back_to=back_to, max_bytes=max_bytes)
     return seq
 
@@ -229,4 +236,8 @@ def write(
 
 
 def reopen(connection: sa.Connection, source: UUID, case: UUID, at: int, seq: int) -> None:
-    connection.execute(sql.REOPEN_WAITS, {"source": source, "id": case, "at": at, "new_seq": seq})
+    """Wait again for what `source` waited for after its checkpoint `at`: for branches, or for signals."""
+    again = {"source": source, "id": case, "at": at, "new_seq": seq}
+    if connection.execute(sql.REOPEN_FAN, again | {"seconds": LOOK_SECONDS}).rowcount:
+        return
+    connection.execute(sql.REOPEN_WAITS, again)

@@ -9,6 +9,8 @@ signals      what was sent to a case
 audit        what operators did, and why
 hooks        hooks that have to be called
 waits        what a case waits, or waited, for
+fans         fan-outs of a case, and what became of them
+branches     the list that a fan-out works off: an item for each branch
 nodes        the workers, with their heartbeat
 codes        what code each of them ran; it outlives the node
 blobs        large values of a case, once each
@@ -20,6 +22,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
+from keepstep.checkpoint.branch_tables import branch_tables
+from keepstep.checkpoint.hook_table import hook_table
 from keepstep.checkpoint.node_tables import node_tables
 from keepstep.checkpoint.storage_tables import storage_tables
 from keepstep.steps.moves import LIVE, MOVES, TERMINAL, Status
@@ -45,7 +49,9 @@ cases = sa.Table(
     sa.Column("run", UUID, nullable=False),
     sa.Column("workflow", sa.Text, nullable=False),
     sa.Column("thread_id", sa.Text, nullable=False),
-    sa.Column("parent", UUID),
+    sa.Column("parent", UUID),  # of a branch: the case that fanned out, the checkpoint that did, and its place there
+    sa.Column("parent_seq", sa.Integer),
+    sa.Column("branch", sa.Integer),
     sa.Column("tags", JSONB),
     sa.Column("input", sa.JSON, nullable=False),
     sa.Column("retention", JSONB),  # seconds after the end, by final status; one that isn't there: for ever
@@ -60,9 +66,23 @@ cases = sa.Table(
     sa.Column("error", sa.JSON),
     sa.CheckConstraint("workflow <> '' and thread_id <> ''", name="cases_named"),
     sa.CheckConstraint("priority between 0 and 9", name="cases_priority"),
+    sa.CheckConstraint("num_nulls(parent_seq, branch) in (0, 2)", name="cases_branch_of"),
     sa.CheckConstraint(_one_of("status", TERMINAL), name="cases_final_status"),
     sa.CheckConstraint("(status is null) = (finished_at is null)", name="cases_finished"),
     sa.Index("cases_thread", "workflow", "thread_id", unique=True),
+    # one case for each branch, whoever makes it
+    sa.Index(
+        "cases_branch",
+        *("parent", "parent_seq", "branch"),
+        unique=True,
+        postgresql_where=sa.text("parent is not null"),
+    ),
+    # those that keep a join waiting, or that fail it
+    sa.Index(
+        "cases_branches_open",
+        *("parent", "parent_seq", "status"),
+        postgresql_where=sa.text("parent is not null and (status is null or status in ('failed', 'cancelled'))"),
+    ),
     sa.Index("cases_expire", "expires_at", postgresql_where=sa.text("expires_at is not null")),
     sa.Index("cases_parent", "parent", postgresql_where=sa.text("parent is not null")),
     sa.Index("cases_tags", "tags", postgresql_using="gin"),
@@ -141,7 +161,8 @@ checkpoints = sa.Table(
     sa.Column("at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
     sa.CheckConstraint("seq >= 0 and (seq > 0 or is_snapshot)", name="checkpoints_begin"),
     sa.CheckConstraint(
-        "kind in ('start', 'step', 'verify', 'signal', 'timeout', 'skip', 'rewind', 'fork')", name="checkpoints_kind"
+        "kind in ('start', 'step', 'verify', 'signal', 'timeout', 'join', 'skip', 'rewind', 'fork')",
+        name="checkpoints_kind",
     ),
     sa.CheckConstraint(_one_of("status", _CHECKPOINTED), name="checkpoints_status"),
     sa.CheckConstraint("back_to is null or back_to between -1 and seq - 1", name="checkpoints_back_to"),
@@ -267,22 +288,7 @@ audit = sa.Table(
     sa.Index("audit_case", "case_id", "id"),
 )
 
-hooks = sa.Table(
-    "hooks",
-    metadata,
-    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
-    sa.Column("case_id", UUID, nullable=False),
-    sa.Column("event", sa.Text, nullable=False),
-    sa.Column("seq", sa.Integer, nullable=False),
-    sa.Column("key", UUID, nullable=False, server_default=sa.func.gen_random_uuid()),  # root of its idempotency keys
-    sa.Column("name", sa.Text),  # of the wait that it is about
-    sa.Column("detail", sa.JSON),  # why it happened, as far as the case itself doesn't say so any more
-    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("due_at", _instant, nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Column("error", sa.JSON),
-    sa.Index("hooks_due", "due_at"),
-    sa.Index("hooks_case", "case_id"),
-)
-
 blobs, erasures = storage_tables(metadata)
+hooks = hook_table(metadata)
+fans, branches = branch_tables(metadata)
 nodes, codes = node_tables(metadata)

@@ -1,4 +1,4 @@
-"""The step that a case goes on with, as it is kept with a wait: the node that goes on may not have the step's code."""
+"""A step to go on with, as it is kept with a wait or a fan-out: the node that goes on may not have the step's code."""
 
 from __future__ import annotations
 

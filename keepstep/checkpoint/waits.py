@@ -176,9 +176,9 @@ def _expire(connection: sa.Connection, head: Row, overdue: Row) -> Ring | None:
         error = {"type": WAIT_EXPIRED, "message": f"nobody answered {overdue.name!r} before its deadline"}
         connection.execute(sql.EXPIRE_FAIL, at | {"error": codec.encode(error)})
         return None
-    params = at | _columns(target) | {"name": overdue.name, "weight": DELTA_OVERHEAD}
+    params = at | columns(target) | {"name": overdue.name, "weight": DELTA_OVERHEAD}
     connection.execute(sql.EXPIRE, params)
-    return _ring(head, head.seq, target)
+    return ring_for(head, head.seq, target)
 
 
 def _go_on(
@@ -209,11 +209,12 @@ def _go_on(
     if target is None:
         connection.execute(sql.DELIVER_LAST, params | {"status": "completed", "target": None, "closes": True})
         return None, True
-    connection.execute(sql.DELIVER, params | _columns(target) | {"status": "queued", "closes": True})
-    return _ring(head, seq, target), True
+    connection.execute(sql.DELIVER, params | columns(target) | {"status": "queued", "closes": True})
+    return ring_for(head, seq, target), True
 
 
-def _columns(target: Target) -> dict[str, Any]:
+def columns(target: Target) -> dict[str, Any]:
+    """The step to go on with, as the statements take it."""
     return {
         "target": target.step,
         "queue": target.queue,
@@ -223,7 +224,8 @@ def _columns(target: Target) -> dict[str, Any]:
     }
 
 
-def _ring(head: Row, seq: int, target: Target) -> Ring | None:
+def ring_for(head: Row, seq: int, target: Target) -> Ring | None:
+    """The message for the locked case, which stood at `seq`, and goes on at `target`; None if it is paused."""
     if head.paused:
         return None
     return Ring.to(

@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from keepstep.checkpoint import why_branches
 from keepstep.checkpoint.answers import answer_command
 from keepstep.checkpoint.database import Row
+from keepstep.checkpoint.fan_reads import BranchView, FanView
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case
 from keepstep.steps.moves import Status
+from keepstep.steps.results import UNFIT
 from keepstep.steps.waiting import WAIT_EXPIRED
 from keepstep.steps.words import duration, one_line
 
@@ -63,12 +66,14 @@ class Why:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All that `why` knows. waits: the open ones. nodes: the live ones."""
+    """All that `why` knows. waits: the open ones. nodes: the live ones. fan: what it waits for, and held ones of it."""
 
     case: Case
     standing: Standing
     waits: Sequence[dict[str, Any]]
     nodes: Sequence[NodeView]
+    fan: FanView | None = None
+    held: Sequence[BranchView] = ()
 
 
 def why(facts: Facts) -> Why:
@@ -78,6 +83,8 @@ def why(facts: Facts) -> Why:
         which = ", ".join(facts.standing.unkeyed[:20])
         unsafe = f"Called more than once, and never asked for call.key, so its effect may have repeated: {which}."
         told = replace(told, details=(*told.details, unsafe))
+    if facts.case.parent is not None:
+        told = replace(told, details=(*told.details, f"It is a branch of {one_line('/'.join(facts.case.parent))}."))
     if not facts.case.paused:
         return told
     at = facts.standing
@@ -163,6 +170,11 @@ def _sleeping(facts: Facts) -> Why:
 
 def _waiting(facts: Facts) -> Why:
     case = facts.case
+    if facts.fan is not None:
+        lines, commands = why_branches.held(facts.held)
+        on = "Whatever is held must go on:" if commands else "It goes on when they have ended."
+        sentence = why_branches.waits_for(facts.fan)
+        return Why(sentence=sentence, details=lines, moves=on, commands=commands)
     each = [_one_wait(wait, facts.standing.now) for wait in facts.waits]
     return Why(
         sentence="It waits for " + (", and for ".join(each) or "a signal that has just come") + ".",
@@ -182,6 +194,13 @@ def _held(facts: Facts) -> Why:
             moves="Look whether it did. If so, go on with its result; if not, call again, under the same key:",
             commands=(_command("skip", case) + " --update '{...}'", _command("retry", case)),
         )
+    if reason == UNFIT:
+        return Why(
+            sentence=f"It is held behind {case.step}: {reason}. Nothing is lost; the branches have ended.",
+            details=_error(case.reason),
+            moves="Go on with a value that fits, or fan out again, with other branches and under other keys:",
+            commands=(_command("skip", case) + " --update '{...}'", _command("retry", case)),
+        )
     return Why(
         sentence=f"It is held at {case.step}: {reason}. Nothing is lost; its last good checkpoint stands.",
         details=_error(case.reason),
@@ -198,9 +217,13 @@ def _failed(facts: Facts) -> Why:
     case, error = facts.case, facts.case.error or {}
     message = f": {_short(error)}" if error else ""
     told = Why(sentence=f"It has failed for good, {_ended(facts)}{message}.", details=_error(error))
+    again = f"{_command('rewind', case)} --to {case.seq}"
+    if error.get("branch"):
+        return replace(
+            told, moves="Begin all branches anew, or go on without them:", commands=(again, _command("skip", case))
+        )
     if error.get("type") != WAIT_EXPIRED:
         return told
-    again = f"{_command('rewind', case)} --to {case.seq}"
     return replace(told, moves="Ask again, or go on without an answer:", commands=(again, _command("skip", case)))
 
 

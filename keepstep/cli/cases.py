@@ -23,6 +23,7 @@ from keepstep.steps.words import one_line
 @click.option("--older-than", type=Span(), metavar="TIME", help="Only those at their step, or ended, for longer: 2h.")
 @click.option("--error", metavar="TEXT", help="Only those held, backing off or failed with this in the error.")
 @click.option("--begins", metavar="TEXT", help="Only those whose thread id begins with this.")
+@click.option("--parent", nargs=2, metavar="WORKFLOW THREAD_ID", help="Only branches of this case.")
 @click.option("--cursor", help="Go on behind a page: it says with which.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At the most.")
 @json_option
@@ -43,8 +44,8 @@ def list_cases(wanted: str | None, limit: int, cursor: str | None, as_json: bool
 def listed(case: Case) -> dict[str, Any]:
     """A case as JSON in lists: what identifies it and where it stands."""
     names = (
-        "id workflow thread_id status paused step seq queue priority tags attempt reason error created_at finished_at "
-        "since due_at"
+        "id workflow thread_id parent status paused step seq queue priority tags attempt reason error "
+        "created_at finished_at since due_at"
     )
     return {name: getattr(case, name) for name in names.split()}
 

@@ -15,7 +15,7 @@ from keepstep.cli.given import case_arguments
 from keepstep.cli.printing import console, escape, json_option, print_json, table
 from keepstep.steps.words import duration, one_line
 
-CHECKPOINTS = ("start", "step", "verify", "signal", "timeout", "skip", "rewind", "fork")
+CHECKPOINTS = ("start", "step", "verify", "signal", "timeout", "join", "skip", "rewind", "fork")
 
 
 @click.command()
@@ -24,7 +24,7 @@ CHECKPOINTS = ("start", "step", "verify", "signal", "timeout", "skip", "rewind",
 def history(workflow: str, thread_id: str, as_json: bool) -> None:
     """List all that happened to the case THREAD_ID of WORKFLOW.
 
-    That is its checkpoints, attempts that failed, signals, and what operators did.
+    That is its checkpoints, attempts that failed, signals, what became of its branches, and what operators did.
 
     AT is the time since the start; TOOK is how long the attempt took that wrote the checkpoint; CODE is the schema
     version, KEEPSTEP_CODE_VERSION and the workflow's fingerprint of the worker that wrote it.
@@ -62,7 +62,7 @@ def _what(event: Event) -> str:
         return event.kind
     if event.kind == "audit":
         return "[magenta]operator[/]"
-    return f"[cyan]{event.kind}[/]" if event.kind == "sent" else f"[red]{event.kind.replace('_', ' ')}[/]"
+    return f"[cyan]{event.kind}[/]" if event.kind in ("sent", "branches") else f"[red]{event.kind.replace('_', ' ')}[/]"
 
 
 def _attempt(event: Event) -> str:
@@ -88,6 +88,8 @@ def _note(event: Event) -> str:
         who = f"by {detail['actor']}: " if detail["actor"] else ""
         refused = f" (not used: {detail['refused']})" if detail["refused"] else ""
         return one_line(f"{who}{json.dumps(detail['payload'], ensure_ascii=False)}{refused}", 120)
+    if event.kind == "branches":
+        return one_line(str(detail["told"]), 160)
     if event.kind == "audit":
         return one_line(
             ": ".join(text for text in (detail["actor"] and f"by {detail['actor']}", detail["reason"]) if text), 120

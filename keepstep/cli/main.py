@@ -24,6 +24,7 @@ COMMANDS = {
     "start": ("keepstep.cli.start:start", "Start a case."),
     "show": ("keepstep.cli.show:show", "Say what a case is doing now, and what it waits for."),
     "why": ("keepstep.cli.why:why", "Say what a case waits for, and what would move it."),
+    "branches": ("keepstep.cli.branches:branches", "List the branches of a case, and where they stand."),
     "list": ("keepstep.cli.cases:list_cases", "List cases, the newest first."),
     "history": ("keepstep.cli.history:history", "List all that happened to a case."),
     "calls": ("keepstep.cli.calls:calls", "List what a case called outside, with its keys and costs."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -16,6 +17,9 @@ from keepstep.cli.printing import console, escape, json_option, moment, print_js
 from keepstep.cli.shorten import shorten
 from keepstep.cli.why import covered, print_why
 
+SHOWN = 1000
+"""Branches of the latest fan-out that JSON shows."""
+
 
 @click.command()
 @case_arguments
@@ -29,10 +33,12 @@ def show(workflow: str, thread_id: str, full: bool, as_json: bool) -> None:
         told = client.why(workflow, thread_id)
         mask = client.mask(workflow, thread_id)
         written = client.written_by(workflow, thread_id)
+        branches = client.branches(workflow, thread_id, limit=SHOWN) if as_json else ()
     state = mask.state(case.state)
     told = covered(mask, told)
     if as_json:
-        print_json({**mask.json(listed(case)), **written, "state": state, "waits": mask.json(waits), "why": str(told)})
+        shown = {**listed(case), "waits": waits, "branches": [asdict(branch) for branch in branches]}
+        print_json({**mask.json(shown), **written, "state": state, "why": str(told)})
         return
     out = console()
     _head(out, case, code(written))
@@ -46,6 +52,7 @@ def _head(out: Console, case: Case, written: str) -> None:
     title = f"[bold]{escape(case.workflow)}/{escape(case.thread_id)}[/]  {status(case.status, paused=case.paused)}"
     out.print(title, soft_wrap=True)
     rows: list[tuple[str, Any]] = [
+        ("branch of", case.parent and "/".join(case.parent)),
         ("step", case.step),
         ("checkpoint", case.seq),
         ("written by", written or None),

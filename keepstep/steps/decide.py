@@ -12,7 +12,9 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from keepstep.steps import state as states
+from keepstep.steps.branching import FanOut
 from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, NotDone, UnknownStep
+from keepstep.steps.fans import Fan, fan_of, nothing
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
 from keepstep.steps.removed import instead
@@ -78,9 +80,9 @@ class Decision:
 
     move: its row in the table of moves. state: the new state; None when no checkpoint is written. text: its JSON, and
     shrinks: by how many bytes it is shorter than the one before, where that is known already. target: the next
-    step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. error: what went wrong,
-    as JSON, for the attempts table and for people. doubt: see Doubt. cost, key_read: what the call said of itself.
-    kind: of its checkpoint, if it isn't a step's.
+    step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. fan: the branches that
+    begin. error: what went wrong, as JSON, for the attempts table and for people. doubt: see Doubt. cost, key_read:
+    what the call said of itself. kind: of its checkpoint, if it isn't a step's.
     """
 
     move: str
@@ -92,6 +94,7 @@ class Decision:
     delay: float | None = None
     until: datetime | None = None
     waits: tuple[Wait, ...] = ()
+    fan: Fan | None = None
     error: dict[str, Any] = field(default_factory=dict)
     doubt: Doubt = "keep"
     cost: Mapping[str, float] | None = None
@@ -164,9 +167,14 @@ def returned(view: View, result: Returned) -> Decision:
     if isinstance(outcome, Fail):
         why = storable(str(outcome.why)[:4000])
         return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": why})
+    if isinstance(outcome, FanOut) and not outcome.branches:
+        update |= nothing(outcome)
     state, text = states.merged(view.workflow.state, view.before, result.copy, update)
     shrinks = None if view.before_text is None else len(view.before_text.encode()) - len(text.encode())
     new = partial(Decision, state=state, text=text, shrinks=shrinks)
+    if isinstance(outcome, FanOut) and outcome.branches:
+        fan = fan_of(view.workflow, view.step, outcome, state)
+        return new(move="fan_out", status=Status.WAITING, fan=fan)
     if isinstance(outcome, Finish):
         return new(move="complete", status=Status.COMPLETED)
     if isinstance(outcome, WaitFor | WaitTogether):
@@ -201,7 +209,7 @@ def _outcome(view: View, result: Returned) -> tuple[Outcome | None, dict[str, An
         return None, _update(value)
     raise BadOutcome(
         f"the step returned a {type(value).__name__}; it may return None, a dict of changes, a "
-        f"{view.workflow.state.__name__}, or goto, finish, fail, wait_for, sleep and their like"
+        f"{view.workflow.state.__name__}, or goto, finish, fail, wait_for, sleep, fan_out and their like"
     )
 
 
@@ -216,7 +224,7 @@ def _update(given: object) -> dict[str, Any]:
 def _next(view: View, outcome: Outcome | None) -> Step | None:
     if isinstance(outcome, Goto):
         return view.workflow.follow(view.step, outcome.step)
-    if isinstance(outcome, Sleep) and outcome.then is not None:
+    if isinstance(outcome, Sleep | FanOut) and outcome.then is not None:
         return view.workflow.follow(view.step, outcome.then)
     return view.workflow.following(view.step)
 

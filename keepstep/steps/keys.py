@@ -66,6 +66,23 @@ def once_key(run: UUID, seq: int, step: str, name: str) -> UUID:
     return uuid5(run, f"{seq}:{step}:{name}")
 
 
+def branch_thread_id(parent: str, name: str, seq: int, number: int | None) -> str:
+    """A branch's thread id, such as `APP-1042/check_reference#5[3]`: seq is the checkpoint that fanned out.
+
+    Another one after each visit, as seq only grows. number: None where a name says which of the branches it is.
+    """
+    behind = f"/{name}#{seq}" + ("" if number is None else f"[{number}]")
+    if len(parent) + len(behind) <= MAX_THREAD_ID:
+        return parent + behind
+    digest = sha256(f"{parent}{behind}".encode()).hexdigest()[:16]  # cut, it must still be its own
+    return f"{(parent + behind)[: MAX_THREAD_ID - len(digest) - 1]}~{digest}"
+
+
+def branch_run(run: UUID, seq: int, number: int) -> UUID:
+    """The run of a branch, the root of its keys: the same, whoever makes its case; another one for each visit."""
+    return uuid5(run, f"branch:{seq}:{number}")
+
+
 def check_call_name(name: str) -> str:
     """Return the name of a recorded call if it can be one; raise ValueError otherwise."""
     if not isinstance(name, str):

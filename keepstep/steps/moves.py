@@ -16,7 +16,7 @@ class Status(StrEnum):
     QUEUED = "queued"  # a worker should take its next step
     RUNNING = "running"  # a worker holds the lease of its next step
     SLEEPING = "sleeping"  # a timer or a back-off runs
-    WAITING = "waiting"  # for a signal: a person, a message
+    WAITING = "waiting"  # for a signal (a person, a message), or for its branches
     HELD = "held"  # parked for an operator, with the reason
     COMPLETED = "completed"
     FAILED = "failed"
@@ -65,6 +65,7 @@ MOVES: dict[str, Move] = {
         _move("advance", "running", "queued", fenced=True, checkpoint=True),
         _move("sleep", "running", "sleeping", fenced=True, checkpoint=True),
         _move("wait", "running", "waiting", fenced=True, checkpoint=True),
+        _move("fan_out", "running", "waiting", fenced=True, checkpoint=True),
         _move("complete", "running", "completed", fenced=True, checkpoint=True),
         _move("fail", "running", "failed", fenced=True),
         _move("hold", "running", "held", fenced=True),
@@ -79,6 +80,9 @@ MOVES: dict[str, Move] = {
         # what a signal or its deadline does
         _move("deliver", "waiting", "queued waiting completed", checkpoint=True),
         _move("expire", "waiting", "queued failed", checkpoint=True),
+        # what the end of its last branch, or of one that failed, does; unfit: the results can't be taken
+        _move("join", "waiting", "queued completed failed", checkpoint=True),
+        _move("unfit", "waiting", "held"),
         # what an operator does; pause and resume set a flag, and move nothing
         _move("cancel", _LIVE, "cancelled", steering=True),
         _move("retry", "held failed", "queued", steering=True),

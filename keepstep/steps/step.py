@@ -35,7 +35,7 @@ class Step:
     """One declared step.
 
     next: its declared edges, None when any step of the workflow may follow. verify: the function that tells whether a
-    call in doubt took effect, if `in_doubt` is "verify".
+    call in doubt took effect, if `in_doubt` is "verify". max_visits: how often a case may come to it, None for ever.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Step:
     on_exhausted: OnExhausted
     safe_errors: tuple[type[BaseException], ...]
     permanent: tuple[type[BaseException], ...]
+    max_visits: int | None
     at: str
 
     @property

@@ -21,6 +21,7 @@ from keepstep.steps.definition import (
     where,
 )
 from keepstep.steps.errors import DefinitionError, UnknownStep
+from keepstep.steps.fanning import Fanning
 from keepstep.steps.hooks import Event, Hook, check_hook
 from keepstep.steps.removed import check_removed, check_targets
 from keepstep.steps.retention import Retention, check_kept, check_retention
@@ -36,7 +37,7 @@ F = TypeVar("F", bound=StepFunction)
 U = TypeVar("U", bound=Upcaster)
 
 
-class Workflow:
+class Workflow(Fanning):
     """A named definition of a state model and of steps, which follow one another in the order of declaration.
 
     name: unique among the loaded workflows. state: a pydantic model. schema_version: raise it when the state's shape
@@ -84,6 +85,7 @@ class Workflow:
         self.steps: dict[str, Step] = {}
         self.hooks: dict[str, list[Hook]] = {}
         self._aliases: dict[str, str] = {}
+        self._branches = None
 
     def __repr__(self) -> str:
         return f"<Workflow {self.name!r} v{self.schema_version}, {len(self.steps)} steps>"
@@ -108,6 +110,7 @@ class Workflow:
         on_exhausted: OnExhausted = "hold",
         safe_errors: Sequence[type[BaseException]] = (),
         permanent: Sequence[type[BaseException]] = (),
+        max_visits: int | None = None,
     ) -> Callable[[F], F]: ...
     def step(self, function: Any = None, /, **options: Any) -> Any:
         """Declare the next step; use it bare or with options.
@@ -119,7 +122,8 @@ class Workflow:
         writes to keepstep's own database by `call.connection`, in one transaction with its checkpoint.
         heartbeat_timeout: how long the step may be silent between two `call.heartbeat()`. on_exhausted: "hold" or
         "fail" when the retries run out. safe_errors: exceptions that say that the call did not take effect. permanent:
-        exceptions that no retry can mend; they fail the case.
+        exceptions that no retry can mend; they fail the case. max_visits: how often a case may come to this step before
+        it is held, so that a loop that finds no end is noticed.
         """
         check_options("step()", options, self._declare)
         if function is not None:
@@ -148,6 +152,7 @@ class Workflow:
         on_exhausted: OnExhausted = "hold",
         safe_errors: Sequence[type[BaseException]] = (),
         permanent: Sequence[type[BaseException]] = (),
+        max_visits: int | None = None,
     ) -> None:
         at = where(function) if callable(function) else caller("keepstep.steps")
         given_name = getattr(function, "__name__", "") if name is None else name
@@ -172,16 +177,18 @@ class Workflow:
             )
         if on_exhausted not in ("hold", "fail"):
             raise DefinitionError(f"{at}: on_exhausted must be 'hold' or 'fail', not {on_exhausted!r}")
+        if max_visits is not None and (type(max_visits) is not int or max_visits < 1):
+            raise DefinitionError(f"{at}: max_visits must be a whole number from 1 on, not {max_visits!r}")
         self.steps[step_name] = Step(
             name=step_name,
-            function=function,
+            function=self.adapted(function),
             retry=_checked_retry(self.retry if retry is None else retry, at),
             timeout=check_duration("timeout", self.timeout if timeout is None else timeout, at),
             queue=check_name("queue", self.queue if queue is None else queue, at),
             next=None if next is None else check_names("next", next, at),
             aliases=former,
             in_doubt="verify" if callable(in_doubt) else in_doubt,
-            verify=in_doubt if callable(in_doubt) else None,
+            verify=self.adapted(in_doubt) if callable(in_doubt) else None,
             transactional=bool(transactional),
             heartbeat_timeout=None
             if heartbeat_timeout is None
@@ -189,6 +196,7 @@ class Workflow:
             on_exhausted=on_exhausted,
             safe_errors=check_errors("safe_errors", safe_errors, at),
             permanent=(*self.permanent, *check_errors("permanent", permanent, at)),
+            max_visits=max_visits,
             at=at,
         )
         self._aliases.update(dict.fromkeys(former, step_name))
@@ -200,6 +208,8 @@ class Workflow:
             check_hook(function, events, caller("keepstep.steps"))
             for event in events:
                 self.hooks.setdefault(event, []).append(function)
+                if self._branches is not None:
+                    self._branches.share(self.hooks)
             return function
 
         return decorate

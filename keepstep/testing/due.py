@@ -20,6 +20,7 @@ select min(due_at) as due from (
      and (   (h.status = 'sleeping' and not h.paused)
           or (h.status = 'queued' and not h.paused and :queued)
           or (h.status = 'waiting'
+              and not exists (select from keepstep.fans f where f.case_id = h.id and f.fate is null)
               and (not :ending or exists (select from keepstep.waits w
                                            where w.case_id = h.id and w.fate is null and w.deadline is not null))))
   union all

@@ -29,11 +29,11 @@ def replaced(workflow: Workflow, functions: Mapping[str, Callable[..., Any]]) ->
         current = steps[step.name]
         check_signature(function, name)
         if is_verify:
-            steps[step.name] = dataclasses.replace(current, verify=function)
+            steps[step.name] = dataclasses.replace(current, verify=workflow.adapted(function))
             continue
         if step.transactional and inspect.iscoroutinefunction(function):
             raise DefinitionError(f"{where(function)}: a transactional step is an ordinary function, not an async one")
-        steps[step.name] = dataclasses.replace(current, function=function)
+        steps[step.name] = dataclasses.replace(current, function=workflow.adapted(function))
     return with_parts(workflow, steps=steps, hooks=workflow.hooks)
 
 

@@ -20,6 +20,7 @@ from keepstep.checkpoint.reads import Case
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.checkpoint.signals import Receipt
 from keepstep.config.settings import read_settings
+from keepstep.steps.branches import Branches
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import seconds_of
 from keepstep.steps.workflow import Workflow
@@ -256,7 +257,8 @@ def _registry(
     loaded = Registry([workflow for workflow in given if isinstance(workflow, Workflow)])
     loaded.load([name for name in given if isinstance(name, str)])
     functions = by_workflow(loaded, replace)
-    return Registry([seen.watch(replaced(w, functions[w.name]), functions[w.name]) for w in loaded])
+    in_order = sorted(loaded, key=lambda w: not isinstance(w, Branches))  # with a workflow come its own branches
+    return Registry([seen.watch(replaced(w, functions[w.name]), functions[w.name]) for w in in_order])
 
 
 def _node(engine: Engine) -> Node:

@@ -21,7 +21,7 @@ from keepstep.steps.doubt import verified
 from keepstep.steps.errors import BadState
 from keepstep.steps.moves import Status
 from keepstep.steps.secret import Cover
-from keepstep.workers import process
+from keepstep.workers import branches, process
 from keepstep.workers.batch import Batch, claim_batch, watched
 from keepstep.workers.call_step import Interrupted, call_step
 from keepstep.workers.engine import Engine
@@ -32,6 +32,7 @@ from keepstep.workers.make_call import make_call
 from keepstep.workers.patience import CLAIM, COMMIT, patient
 from keepstep.workers.settle import name, settle
 from keepstep.workers.transaction import Transaction, TransactionLost, lend
+from keepstep.workers.visits import endless
 
 DEFER_SECONDS = 5.0
 """How long a case waits before another worker is asked whether it knows the step."""
@@ -118,6 +119,8 @@ def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None
         engine.bell.ring([committed.ring])  # only after the commit
     elif decision.waits and (ring := deliver(engine, claimed.delivery.case)):
         engine.bell.ring([ring])  # the signal was there before the wait
+    elif branches.concerned(claimed, decision):
+        branches.follow(engine, claimed, decision)
     reach("published", *at)
     return committed.next
 
@@ -125,7 +128,10 @@ def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None
 def deliver(engine: Engine, case: UUID) -> Ring | None:
     """Match the case's waits with the signals that were there before; the message to send."""
     limit = engine.settings.max_state_bytes
-    return waits.deliver(engine.db, case, engine.registry, max_bytes=limit)
+    ring = waits.deliver(engine.db, case, engine.registry, max_bytes=limit)
+    if ring is None:
+        branches.look_above(engine, case)  # the wait may have been a branch's last step
+    return ring
 
 
 def take(engine: Engine, delivery: Delivery, *, redelivered: bool) -> Claim | None:
@@ -181,6 +187,8 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
         decision = _verify(view, state, call, claimed)
     elif (spent := exhausted(view)) is not None:
         return spent
+    elif (held := endless(engine.db, claimed, step)) is not None:
+        return held
     else:
         changed = step.in_doubt not in ("retry", claimed.in_doubt)  # a deploy, since the case came here
         if changed and not patient(COMMIT)(tighten, engine.db, claimed, step.in_doubt):

@@ -27,6 +27,8 @@ POINTS = {
     "committed": "the checkpoint is committed, nobody is told",
     "ringing": "a message is about to be sent: after a commit, a delivery, a recovery, a timer",
     "published": "the message is sent",
+    "born": "cases of branches are made, nobody is told of them; seq is that of the checkpoint that fanned out",
+    "joined": "all branches have ended and the case has gone on, or failed; nobody is told",
 }
 
 

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from keepstep.checkpoint import codec
+from keepstep.steps.branches import Branches
 from keepstep.steps.errors import BadSetting, DefinitionError, KeepstepError, UnknownWorkflow
 from keepstep.steps.field import why_not
 from keepstep.steps.upcasts import why_no_payload
@@ -33,6 +34,16 @@ class Registry:
         if other is not workflow:
             raise DefinitionError(
                 f"{workflow.at}: there are two workflows named {workflow.name!r}; the other is at {other.at}"
+            )
+        if workflow.branches is not None and workflow.branches is not workflow:
+            self._add_branches(workflow.branches)
+
+    def _add_branches(self, branches: Workflow) -> None:
+        """With a workflow come its branch steps, unless a test has put others in their place."""
+        other = self._workflows.setdefault(branches.name, branches)
+        if not isinstance(other, Branches):
+            raise DefinitionError(
+                f"{other.at}: a workflow is named {branches.name!r}, as the branches of the one at {branches.at} are"
             )
 
     def load(self, modules: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from keepstep.checkpoint.fold import fold
 from keepstep.checkpoint.recovery import Recovery, Running
 from keepstep.checkpoint.ring import Ring
 from keepstep.steps.errors import DatabaseUnavailable
-from keepstep.workers import process
+from keepstep.workers import branches, process
 from keepstep.workers.engine import Engine
 from keepstep.workers.hooks import ring_hooks
 from keepstep.workers.judge import Judge
@@ -60,6 +60,7 @@ class Sweep:
         self._suspects: dict[UUID, float] = {}  # lease -> when it was first seen without anybody executing it
         self._backlogged = set(queues)  # of what others put off nothing is known: look once
         self._turn = self._prune_at = 0.0
+        self._died = True  # of what happened before this node began nothing is known: look once
 
     def round(self) -> None:
         """Look once at everything. Raises DatabaseUnavailable when there is nothing to look at."""
@@ -101,6 +102,7 @@ class Sweep:
         recovered = recovery.recover_executor(engine.db, engine.node_id, executor, engine.limits, charged=charged)
         self._ring("a pool process died", recovered)
         self._ring_again(ahead=DEATH_AHEAD)
+        branches.sweep(engine, undone=True)
 
     # ------------------------------------------------------------------------------------------------ dead nodes
     def _judge_others(self) -> int:
@@ -117,6 +119,7 @@ class Sweep:
                 recovered = recovery.recover_nodes(engine.db, ids, engine.limits, certain=certain)
                 self._ring("a node died" if certain else "a node is silent", recovered)
             nodes.remove(engine.db, [verdict.id for verdict in dead])
+            self._died, self._turn = True, 0.0
             self._ring_again(ahead=DEATH_AHEAD)
         return len(seen) - len(dead)
 
@@ -153,6 +156,8 @@ class Sweep:
             self._one_case(waits.expire, case)
         for case in recovery.undelivered(db, limits):
             self._one_case(waits.deliver, case)
+        branches.sweep(engine, undone=self._died)
+        self._died = False
         ring_hooks(engine)
         recovery.look_again(db, limits)
 
@@ -168,6 +173,8 @@ class Sweep:
             recovery.put_off(self._engine.db, case)
         else:
             self._engine.bell.ring([ring] if ring else [])
+            if ring is None:
+                branches.look_above(engine, case)
 
     def _ring_again(self, ahead: float = 0.0) -> None:
         """Only where the broker's queue is empty: a real backlog must not be flooded with a second message each."""

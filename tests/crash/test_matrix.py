@@ -19,14 +19,21 @@ from keepstep.dev.servers import Servers
 from keepstep.steps.keys import case_id, idempotency_key
 from keepstep.workers.failpoints import POINTS
 from tests import matrix_flows
-from tests.matrix_flows import KINDS, MIDDLE
+from tests.matrix_flows import KINDS, LEAVES, MIDDLE
 from tests.support import outside
 from tests.support.eventually import eventually
 from tests.support.failpoints import Failpoints
 from tests.support.faults import FAULTS, Scene, kill_children
 from tests.support.servers import Urls
 
-ONLY = {"intended": "once", "answered": "once", "recorded": "once", "written": "transactional"}
+ONLY = {
+    "intended": "once",
+    "answered": "once",
+    "recorded": "once",
+    "written": "transactional",
+    "born": "fan",
+    "joined": "fan",
+}
 
 
 @dataclass(frozen=True)
@@ -47,9 +54,11 @@ class Cell:
     @property
     def seq(self) -> int:
         """Of the message that the point is about: `ringing` is about that of the step after the middle one."""
+        if self.point in ("born", "joined"):
+            return 2  # of the checkpoint that fanned out
         if self.point != "ringing":
             return 1
-        return {"wait": 3, "retry": 1}.get(self.kind, 2)
+        return {"wait": 3, "fan": 3, "retry": 1}.get(self.kind, 2)
 
     @property
     def may_repeat(self) -> bool:
@@ -147,7 +156,7 @@ def check(client: Client, db: Database, cell: Cell, *, inline: bool) -> None:
     assert case.status == "completed", (cell, case)
     assert case.state["log"] == ["before", MIDDLE, "after"], (cell, "a step was lost or doubled")
     history = client.history(cell.workflow, cell.thread_id)
-    written = Counter(e.seq for e in history if e.kind in ("start", "step", "verify", "signal", "skip"))
+    written = Counter(e.seq for e in history if e.kind in ("start", "step", "verify", "signal", "join", "skip"))
     assert written == Counter(range(len(written))), (cell, "a checkpoint is missing or doubled")
     made = outside.effects(db, cell.thread_id)
     keys = {effect.step: {e.key for e in made if e.step == effect.step} for effect in made}
@@ -159,8 +168,20 @@ def check(client: Client, db: Database, cell: Cell, *, inline: bool) -> None:
     went_on = inline and cell.point in ("committed", "published")
     in_flight = {"after"} if went_on else {MIDDLE, "once.first", "once.second"}
     assert again <= in_flight, (cell, "another step ran again", raw)  # inline, the next lease is taken by the commit
+    if cell.kind == "fan":
+        check_leaves(client, db, cell)
     if cell.kind == "once" and cell.point in ("recorded", "called", "committed"):
         assert raw["once.first"] == 1, "what is recorded isn't called again"
+
+
+def check_leaves(client: Client, db: Database, cell: Cell) -> None:
+    """No branch is lost or doubled, and each made its effect under one key."""
+    case = client.get(cell.workflow, cell.thread_id)
+    assert case.state["answer"] == list(range(LEAVES)), cell
+    leaves = client.branches(cell.workflow, cell.thread_id)
+    assert [leaf.status for leaf in leaves] == ["completed"] * LEAVES, (cell, leaves)
+    for leaf in leaves:
+        assert len({effect.key for effect in outside.effects(db, leaf.thread_id)}) == 1, (cell, leaf)
 
 
 def test_every_point_is_in_the_matrix() -> None:

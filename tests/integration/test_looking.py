@@ -113,7 +113,10 @@ FILTERS: dict[str, dict[str, Any]] = {
     "a page": {"cursor_at": datetime.now(UTC) - timedelta(hours=1), "cursor_id": str(uuid4())},
 }
 NONE = dict.fromkeys(
-    ("workflow", "live", "ended", "statuses", "step", "tags", "older", "error", "begins", "cursor_at", "cursor_id")
+    (
+        *("workflow", "live", "ended", "statuses", "step", "parent", "tags", "older", "error", "begins"),
+        *("cursor_at", "cursor_id"),
+    )
 ) | {"limit": 51}
 
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from keepstep.checkpoint.database import Database
-from keepstep.checkpoint.sql import births, hooks, hot, nodes, reads, signals, steering, sweep
+from keepstep.checkpoint.sql import births, branches, hooks, hot, nodes, reads, signals, steering, sweep
 from tests import flows
 from tests.support.crowd import crowd
 from tests.support.hand import KNOWN, Hand
@@ -71,6 +71,16 @@ PINNED = {
     "position": (steering.POSITION, {"id": ONE, "seq": 1}),
     "effects": (steering.EFFECTS, {"id": ONE, "after": 1}),
     "reopen_waits": (steering.REOPEN_WAITS, {"source": ONE, "id": ONE, "at": 1, "new_seq": 2}),
+    "worth_a_look": (branches.WORTH_A_LOOK, {"parent": ONE, "parent_seq": 1, "failed": True}),
+    "fan": (branches.FAN, {"id": ONE, "seq": 1}),
+    "next_branches": (branches.NEXT, {"id": ONE, "seq": 1, "made": 0, "limit": 10, "large": 9}),
+    "gather": (branches.GATHER, {"id": ONE, "seq": 1}),
+    "clear": (branches.CLEAR, {"id": ONE, "seq": 1, "limit": 10, "error": "{}"}),
+    "due_fans": (branches.DUE, {"limit": 10}),
+    "undone_fans": (branches.UNDONE, {"limit": 10}),
+    "left_fans": (branches.LEFT, {"limit": 10}),
+    "leave_branches": (steering.LEAVE_BRANCHES, {"id": ONE}),
+    "visits": (reads.VISITS, {"id": ONE, "steps": ["s1"], "seq": 9, "after": 1}),
     "audit": (steering.HISTORY, {"id": ONE}),
 }
 

@@ -1,10 +1,12 @@
-"""A case fans out into children, and goes on when they have ended: the design's section 6, which isn't built yet.
+"""A case fans out into children, and goes on when they have ended.
 
 The list of items is checkpointed with the parent's own commit. Children are then made from it by a cursor, at most
 `at_once` of them unfinished at a time, by whoever comes by: the worker after its commit, and the sweep. A child that
 ends commits, and then, in a statement of its own, tries to join: that statement sees the children as they were when it
-began, and the parent's row as it is when the lock is given. Bounds: `items`, one rewind or cancellation by an operator,
-`faults`: failures of a child, and deaths before it joins.
+began, and the parent's row as it is when the lock is given. Whatever takes the parent away from its children notes in
+the same transaction that they are left; they are cancelled afterwards, one by one, until none is left and the note
+goes. Bounds: `items`, one rewind or cancellation by an operator, `faults`: failures of a child, results that don't fit,
+and deaths before a child joins.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ TWICE = "a parent was joined twice"
 NOT_AT_ONCE = "all branches have ended, the parent waits, and nobody is on the way"
 TWO_FOR_ONE = "one item has two children"
 CROWDED = "more children run than may"
-LEFT_BEHIND = "a child runs on although its parent has ended"
+LEFT_BEHIND = "a child runs on although its parent has left it, and nobody will cancel it"
 
 RULES = {
     "a join is a statement after the child's commit": NOT_AT_ONCE,
@@ -31,7 +33,9 @@ RULES = {
     "the sweep makes children": STUCK,
     "children are made under the parent's lock": CROWDED,
     "children are made while the parent waits": LEFT_BEHIND,
-    "children end with their parent": LEFT_BEHIND,
+    "a parent that leaves its children notes it": LEFT_BEHIND,
+    "the note stays until the last child is cancelled": LEFT_BEHIND,
+    "the sweep cancels what was left": STUCK,
     "a failed branch ends its parent": STUCK,
 }
 
@@ -39,16 +43,20 @@ TWO_BELTS = {("children are made under the parent's lock", "a child is known by 
 """Of each pair the second is needed only where the first is missing."""
 
 STANDS_FOR = {
-    "fan out": Real(move="fan_out"),
+    "fan out": Real("keepstep.checkpoint.sql.branches.COMMIT_FAN", move="fan_out"),
     "look": Real(),
-    "make": Real(),
-    "end": Real(),
+    "make": Real("keepstep.checkpoint.branches.make"),
+    "end": Real("keepstep.checkpoint.sql.hot.COMPLETE"),
     "begin": Real(),
-    "try to join": Real(),
-    "join": Real(move="join"),
-    "no join": Real(),
-    "fail": Real(move="join"),
-    "sweep": Real(move="join"),
+    "try to join": Real("keepstep.checkpoint.sql.branches.WORTH_A_LOOK"),
+    "join": Real("keepstep.checkpoint.sql.branches.JOIN", move="join"),
+    "no join": Real("keepstep.checkpoint.joins.look"),
+    "fail": Real("keepstep.checkpoint.sql.branches.JOIN_FAIL", move="join"),
+    "sweep": Real("keepstep.workers.sweep.Sweep", move="join"),
+    "unfit": Real("keepstep.checkpoint.sql.branches.UNFIT", move="unfit"),
+    "retry": Real("keepstep.checkpoint.steering.retry", move="retry"),
+    "clear": Real("keepstep.checkpoint.sql.branches.CLEAR"),
+    "cleared": Real("keepstep.checkpoint.sql.branches.CLEARED"),
     "gather": Real("keepstep.checkpoint.sql.hot.CLAIM", move="claim"),
     "rewind": Real("keepstep.checkpoint.steering.rewind", move="rewind"),
     "cancel": Real("keepstep.checkpoint.steering.cancel", move="cancel"),
@@ -73,7 +81,8 @@ class State(NamedTuple):
     """All there is.
 
     visit: how often the parent has reached this step. makers: what each has seen of the cursor, -1 for nothing; the
-    second is the sweep. joined: in this visit. rest: the parent has gone on. orders, faults: that may still come.
+    second is the sweep. joined: in this visit. left: visits whose children are to be cancelled. rest: the parent has
+    gone on. orders, faults: that may still come.
     """
 
     status: str = "running"
@@ -82,6 +91,7 @@ class State(NamedTuple):
     children: tuple[Child, ...] = ()
     makers: tuple[int, ...] = (-1, -1)
     joined: int = 0
+    left: tuple[int, ...] = ()
     rest: bool = False
     orders: int = 1
     faults: int = 0
@@ -123,7 +133,7 @@ class Join:
         return f"{s.status} visit {s.visit} cursor {s.cursor}; {children or 'no children'}; joined {s.joined}"
 
     def at_rest(self, s: State) -> bool:
-        return s.rest or s.status in ("failed", "cancelled")
+        return not s.left and (s.rest or s.status in ("failed", "cancelled", "held"))
 
     def broken(self, s: State) -> str:
         now = s.of(s.visit)
@@ -133,13 +143,16 @@ class Join:
             return TWO_FOR_ONE
         if sum(not c.ended for c in now) > self.at_once:
             return CROWDED
-        if s.status in ("failed", "cancelled") and any(not c.ended for c in s.children):
+        if any(not c.ended and c.visit not in s.left and not self._waits_for(s, c) for c in s.children):
             return LEFT_BEHIND
         whole = sum(bool(c.ended) for c in now) == self.items
         if s.joined and s.status != "failed" and not whole:
             return EARLY
         quiet = s.status == "waiting" and whole and all(not c.at for c in s.children) and s.faults == self.faults
         return NOT_AT_ONCE if quiet else ""
+
+    def _waits_for(self, s: State, c: Child) -> bool:
+        return s.status == "waiting" and c.visit == s.visit
 
     def moves(self, s: State) -> Iterator[Move[State]]:
         if s.status == "running" and not s.rest:
@@ -154,9 +167,25 @@ class Join:
         if s.status == "waiting" and self.has("the sweep joins") and self._sees(s, s.visit):
             yield Move("sweep: joins", self._joined(s, s.visit, self._sees(s, s.visit)))
         if s.orders and not s.rest and s.status in ("waiting", "queued"):
-            again = s._replace(status="queued", visit=s.visit + 1, cursor=0, joined=0, orders=s.orders - 1)
+            ordered = s._replace(orders=s.orders - 1)
+            again = self._left(ordered, "queued")._replace(visit=s.visit + 1, cursor=0, joined=0)
             yield Move("rewind: by an operator, before the step that fans out", again, fault=True)
-            yield Move("cancel: by an operator", self._ended(s._replace(orders=s.orders - 1), "cancelled"), fault=True)
+            yield Move("cancel: by an operator", self._left(ordered, "cancelled"), fault=True)
+        if s.orders and s.status == "held":
+            again = s._replace(status="queued", visit=s.visit + 1, cursor=0, joined=0, orders=s.orders - 1)
+            yield Move("retry: by an operator, the step that fans out", again, fault=True)
+        yield from self._clear(s)
+
+    def _clear(self, s: State) -> Iterator[Move[State]]:
+        """Whoever ended the parent begins with it at once; the sweep goes on for certain."""
+        lucky = not self.has("the sweep cancels what was left")
+        for visit in s.left:
+            alive = [c for c in s.of(visit) if not c.ended]
+            for child in alive:
+                yield Move(f"clear: {visit}.{child.item}", s.child(child, ended="cancelled", at=""), fault=lucky)
+            if not alive or not self.has("the note stays until the last child is cancelled"):
+                done = s._replace(left=tuple(v for v in s.left if v != visit))
+                yield Move(f"cleared: visit {visit}", done, fault=lucky)
 
     # ------------------------------------------------------------------------------------------------------- makers
     def _make(self, s: State, maker: int) -> Iterator[Move[State]]:
@@ -204,6 +233,9 @@ class Join:
                 dead = s._replace(faults=s.faults - 1).child(c, at="")
                 yield Move(f"dies: {c.visit}.{c.item}, before it joins", dead, fault=True)
         elif c.at:
+            if s.faults and c.at == "saw ok" and s.status == "waiting" and c.visit == s.visit:
+                held = s._replace(status="held", faults=s.faults - 1).child(c, at="")
+                yield Move(f"unfit: the results that {c.visit}.{c.item} gathers", held, fault=True)
             t = self._joined(s.child(c, at=""), c.visit, c.at.removeprefix("saw "))
             does = "no join" if t.joined == s.joined and t.status == s.status else "join"
             yield Move(f"{'fail' if t.status == 'failed' != s.status else does}: by {c.visit}.{c.item}", t)
@@ -223,9 +255,10 @@ class Join:
         mine = visit == s.visit or not self.has("a join is for its own visit")
         if not (waits and mine and sees):
             return s
-        return self._ended(s, "failed") if sees == "bad" else s._replace(status="queued", joined=s.joined + 1)
+        return self._left(s, "failed") if sees == "bad" else s._replace(status="queued", joined=s.joined + 1)
 
-    def _ended(self, s: State, status: str) -> State:
-        cancels = self.has("children end with their parent")
-        children = (c if c.ended or not cancels else c._replace(ended="cancelled", at="") for c in s.children)
-        return s._replace(status=status, children=tuple(sorted(children)))
+    def _left(self, s: State, status: str) -> State:
+        """The parent goes elsewhere, or ends; its children are noted as left."""
+        notes = self.has("a parent that leaves its children notes it") and s.status == "waiting"
+        left = tuple(sorted({*s.left, s.visit})) if notes else s.left
+        return s._replace(status=status, left=left)

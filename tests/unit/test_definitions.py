@@ -351,7 +351,7 @@ def test_a_bad_option_of_a_step_is_refused_at_its_own_line(options: dict[str, An
 def test_a_misspelt_option_of_a_step_is_refused_at_its_line_with_those_that_exist() -> None:
     with refused(r"step\(\) has no option 'timout'; did you mean 'timeout'\? Its options: name, retry, timeout, "):
         new().step(timout=timedelta(seconds=3))  # type: ignore[call-overload]
-    with refused(r"step\(\) has no option 'colour'\. Its options: .*, permanent$"):
+    with refused(r"step\(\) has no option 'colour'\. Its options: .*, max_visits$"):
         new().step(good, colour="red")  # type: ignore[call-overload]
 
 

@@ -69,7 +69,7 @@ def test_every_move_has_its_own_name_a_target_and_no_doubt_about_its_source() ->
 
 def test_what_a_person_waits_for_never_ends_without_a_move_of_its_own() -> None:
     ends = {name for name, move in MOVES.items() if Status.WAITING in move.sources}
-    assert ends - STEERING == {"deliver", "expire"}
+    assert ends - STEERING == {"deliver", "expire", "join", "unfit"}
 
 
 def test_the_heads_check_is_made_from_the_live_statuses() -> None:

@@ -14,6 +14,8 @@ _ORDER = {
     "attempts": "id",
     "calls": "begun_at",
     "waits": "seq, name",
+    "fans": "seq",
+    "branches": "seq, number",
     "signals": "id",
     "hooks": "id",
     "audit": "id",

@@ -40,7 +40,7 @@ CLAIMED = """
 select c.id, c.seq, c.step, c.queue, c.pinned_queue, c.timeout, c.in_doubt, c.attempt, c.failures, c.deferrals,
        c.verifications, c.doubt, c.detail::text as detail, c.schema_version, c.snapshot_seq, c.weight, c.deadline,
        extract(epoch from clock_timestamp() - c.entered_at)::float8 as elapsed,
-       k.workflow, k.thread_id, k.run,
+       k.workflow, k.thread_id, k.run, k.parent, k.parent_seq,
        (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
           from keepstep.checkpoints p
          where p.case_id = c.id and p.seq between c.snapshot_seq and c.seq)::text as chain
@@ -103,7 +103,7 @@ ADVANCED = f"""seq = seq + 1, status = :status, step = coalesce(:target, step),
          snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight"""
 """How a head moves on to its next step, to a timer or to a wait, as assignments."""
 
-_ADVANCE = f"""
+ADVANCE = f"""
 with h as (
   update keepstep.heads
      set {ADVANCED}
@@ -112,7 +112,7 @@ with h as (
 ), k as ({CHECKPOINT})"""
 
 # Write the checkpoint and move the head on to the next step (queued), or to a timer (sleeping).
-COMMIT = text(f"{_ADVANCE} select seq, paused, queue, priority from h")
+COMMIT = text(f"{ADVANCE} select seq, paused, queue, priority from h")
 
 # The same, and take the lease of the next step at once, unless the case is paused. It is flushed, as every checkpoint,
 # so the intent of the next step is durable before its call.
@@ -143,7 +143,7 @@ select seq, queue, deadline from keepstep.heads
 """)
 
 # The same, into one or more waits. Arrays of JSON as text, because PostgreSQL can't take JSON with a NUL in it apart.
-COMMIT_WAIT = text(f"""{_ADVANCE}, w as (
+COMMIT_WAIT = text(f"""{ADVANCE}, w as (
   insert into keepstep.waits (case_id, seq, name, into_field, then_target, payload_schema, prompt, deadline, on_timeout,
                               default_payload, need_all, stream, approvers, digest, remind_every, remind_at)
   select h.id, h.seq, r.name, r.into_field, cast(r.then_target as json), cast(r.payload_schema as json),

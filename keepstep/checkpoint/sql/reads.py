@@ -12,7 +12,8 @@ select k.id, k.workflow, k.thread_id, k.run, k.created_at, k.finished_at, k.erro
        coalesce(h.status, k.status) as status, coalesce(h.paused, false) as paused,
        h.step, coalesce(h.seq, last.seq) as seq, h.queue, h.priority, h.attempt, h.failures, h.crashes, h.node_deaths,
        h.reason::text as reason, h.deadline, nullif(h.due_at, 'infinity') as due_at,
-       coalesce(h.entered_at, k.finished_at) as since
+       coalesce(h.entered_at, k.finished_at) as since,
+       (select json_build_array(p.workflow, p.thread_id) from keepstep.cases p where p.id = k.parent)::text as parent
   from keepstep.cases k
   left join keepstep.heads h on h.id = k.id
   left join lateral (select seq from keepstep.checkpoints c where c.case_id = k.id order by seq desc limit 1) last
@@ -20,6 +21,11 @@ select k.id, k.workflow, k.thread_id, k.run, k.created_at, k.finished_at, k.erro
 """
 
 CASE = text(f"{_CASE} where k.id = :id")
+
+# What a case that has ended was a branch of.
+ENDED_BRANCH = text("""
+select parent, parent_seq, status from keepstep.cases where id = :id and parent is not null and status is not null
+""")
 
 # The checkpoints that a state is put together from, at the latest seq or at an earlier one.
 CHAIN = text("""
@@ -52,6 +58,7 @@ LIST = text(f"""{_CASE}
    and (cast(:ended as text) is null or k.status = :ended)
    and (cast(:statuses as text[]) is null or coalesce(h.status, k.status) = any(cast(:statuses as text[])))
    and (cast(:step as text) is null or h.step = :step)
+   and (cast(:parent as uuid) is null or k.parent = cast(:parent as uuid))
    and (cast(:tags as jsonb) is null or k.tags @> cast(:tags as jsonb))
    and (cast(:older as float8) is null
         or coalesce(h.entered_at, k.finished_at) < clock_timestamp() - make_interval(secs => :older))
@@ -60,6 +67,18 @@ LIST = text(f"""{_CASE}
    and (cast(:cursor_at as timestamptz) is null
         or (k.created_at, k.id) < (cast(:cursor_at as timestamptz), cast(:cursor_id as uuid)))
  order by k.created_at desc, k.id desc limit :limit
+""")
+
+# How often a case's steps of these names ran behind checkpoint `after`, or behind the last rewind. let_on: it was held
+# at this very checkpoint, and an operator let it go on.
+VISITS = text("""
+select back.since, (
+         select count(*) from keepstep.checkpoints c
+          where c.case_id = :id and c.seq > back.since and c.seq <= :seq and c.kind in ('step', 'verify')
+            and c.step = any(cast(:steps as text[]))) as visits,
+       exists (select from keepstep.attempts a where a.case_id = :id and a.seq = :seq and a.outcome = 'held') as let_on
+  from (select greatest(:after, coalesce(max(seq), 0)) as since
+          from keepstep.checkpoints where case_id = :id and back_to is not null) back
 """)
 
 # The messages of those cases that wait for a worker now.

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from keepstep.checkpoint.sql.sweep import NOW
 from keepstep.checkpoint.tables import metadata
 
-_OF_A_CASE = ("checkpoints", "attempts", "calls", "signals", "waits", "audit", "hooks", "blobs")
+_OF_A_CASE = ("checkpoints", "attempts", "calls", "signals", "waits", "fans", "branches", "audit", "hooks", "blobs")
 """The tables with rows of a case, besides `cases` itself and, while it lives, `heads`."""
 assert set(_OF_A_CASE) == {t.name for t in metadata.tables.values() if "case_id" in t.columns} - {"erasures"}
 

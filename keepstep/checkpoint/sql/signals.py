@@ -13,7 +13,7 @@ from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, QUEUED_DUE, guard
 # Lock order: the head, then everything else of its case.
 LOCK_HEAD = text("""
 select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_timestamp() as due, h.pinned_queue,
-       h.priority, h.schema_version, k.thread_id
+       h.priority, h.schema_version, k.thread_id, k.run, k.parent, k.parent_seq
   from keepstep.heads h join keepstep.cases k on k.id = h.id
  where h.id = :id for update of h
 """)
@@ -144,16 +144,17 @@ _CONSUME = """s as (
   select h.id, h.seq, :kind, :name, :status, :target, 0, h.schema_version, false, cast(:payload as json) from h
 )"""
 
-_GO_ON = f"""
+GO_ON = f"""
   update keepstep.heads
      set seq = seq + 1, status = 'queued', step = :target, queue = coalesce(pinned_queue, :queue), timeout = :timeout,
          in_doubt = :in_doubt, heartbeat_timeout = :heartbeat_timeout, {FREE}, {ANEW}, due_at = {QUEUED_DUE},
          entered_at = clock_timestamp(),
          weight = weight + :weight"""
+"""A waiting head goes on with the step behind what it waited for."""
 
 # The signal's own checkpoint, and the case goes on with the step behind the wait. No step runs again.
 DELIVER = text(f"""
-with h as ({_GO_ON}
+with h as ({GO_ON}
    where id = :id and seq = :seq and {guard("deliver")}
   returning id, seq, schema_version
 ), {_CONSUME}
@@ -217,7 +218,7 @@ _CLOSE = """w as (
 
 # The deadline's own checkpoint, which changes nothing, and the case goes on with `on_timeout`.
 EXPIRE = text(f"""
-with h as ({_GO_ON}
+with h as ({GO_ON}
    where id = :id and seq = :seq and {guard("expire")}
   returning id, seq, schema_version
 ), {_CLOSE}, k as (

@@ -121,12 +121,15 @@ select c.status, c.schema_version,
        case c.status when 'waiting' then (
          select coalesce(a.target, a.step) from keepstep.checkpoints a
           where a.case_id = c.case_id
-            and a.seq = (select max(w.seq) from keepstep.waits w where w.case_id = c.case_id and w.seq <= c.seq))
+            and a.seq = greatest(
+                  (select max(w.seq) from keepstep.waits w where w.case_id = c.case_id and w.seq <= c.seq),
+                  (select max(f.seq) from keepstep.fans f where f.case_id = c.case_id and f.seq <= c.seq)))
        else c.target end as step
   from keepstep.checkpoints c where c.case_id = :id and c.seq = :seq
 """)
 
-# Steps whose code ran from checkpoint `after` on, as far as anybody knows, with the seq that is in their keys.
+# Steps whose code ran from checkpoint `after` on, as far as anybody knows, with the seq that is in their keys; of
+# branches, the seq that fanned out.
 EFFECTS = text("""
 select seq, step from (
   select seq - 1 as seq, step from keepstep.checkpoints where case_id = :id and kind = 'step' and seq > :after
@@ -134,6 +137,10 @@ select seq, step from (
   select seq, step from keepstep.attempts where case_id = :id and seq >= :after and outcome <> 'deferred'
   union
   select seq, step from keepstep.heads where id = :id and seq >= :after and attempt > 0
+  union
+  select f.seq, f.kinds -> b.kind ->> 'name' from keepstep.fans f
+    join keepstep.branches b on b.case_id = f.case_id and b.seq = f.seq and b.number < f.made
+   where f.case_id = :id and f.seq >= :after
 ) ran order by seq, step
 """)
 
@@ -144,6 +151,16 @@ select w.name, w.then_target::text as then_target from keepstep.waits w,
                  where case_id = :id and seq = (select max(seq) from keepstep.waits where case_id = :id)) last
  where w.case_id = :id and w.seq = last.seq and case when last.still then w.fate is null else w.fate = 'expired' end
  order by w.name
+""")
+
+# Where the case would go on from the branches that it waits for, or that failed it.
+THEN_OF_BRANCHES = text("""
+select then_target::text as then_target from keepstep.fans where case_id = :id and seq = :seq
+""")
+
+# The case goes elsewhere, or ends: its branches are left, and cancelled afterwards.
+LEAVE_BRANCHES = text("""
+update keepstep.fans set fate = 'left', closed_at = clock_timestamp() where case_id = :id and fate is null
 """)
 
 # Nobody's decision can meet them any more.
@@ -181,6 +198,22 @@ with w as (
 )
 update keepstep.heads set due_at = coalesce((select min(least(deadline, remind_at)) from w), 'infinity')
  where id = :id
+""")
+
+# Work off the list again that case `source` had at checkpoint `at`, from its beginning: by other cases, under new keys.
+REOPEN_FAN = text("""
+with f as (
+  insert into keepstep.fans (case_id, seq, shape, into_field, then_target, on_error, max_running, total, kinds)
+  select :id, :new_seq, shape, into_field, then_target, on_error, max_running, total, kinds
+    from keepstep.fans where case_id = :source and seq = :at
+  returning case_id, seq
+), b as (
+  insert into keepstep.branches (case_id, seq, number, kind, name, thread_id, payload, input)
+  select f.case_id, f.seq, b.number, b.kind, b.name, b.thread_id, b.payload, b.input
+    from f, keepstep.branches b where b.case_id = :source and b.seq = :at
+)
+update keepstep.heads h set due_at = clock_timestamp() + make_interval(secs => :seconds)
+  from f where h.id = f.case_id
 """)
 
 # What a case was started with.

@@ -182,9 +182,12 @@ select h.id, h.lease, h.owner, h.executor, n.host_id from keepstep.heads h join 
  where h.id = :id and h.seq = :seq and h.status = 'running'
 """)
 
-# Waits whose deadline has passed.
+# Waits whose deadline has passed; those for branches are looked at by a statement of their own.
 OVERDUE_WAITS = text(f"""
-select id from keepstep.heads where due_at <= {NOW} and status = 'waiting' order by due_at limit :limit
+select id from keepstep.heads h
+ where due_at <= {NOW} and status = 'waiting'
+   and not exists (select from keepstep.fans f where f.case_id = h.id and f.seq = h.seq and f.fate is null)
+ order by due_at limit :limit
 """)
 
 # A wait that can't be moved, for a reason that its log line tells: look at the others first.

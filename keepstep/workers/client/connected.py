@@ -10,6 +10,7 @@ from uuid import UUID
 
 from celery import Celery
 
+from keepstep.checkpoint import branches, joins
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.ring import Ring
 from keepstep.config import logs  # noqa: F401  (silences the log unless it is configured)
@@ -80,6 +81,17 @@ class Connected:
 
     def _id(self, workflow: str | Workflow, thread_id: str) -> UUID:
         return case_id(*named(workflow, thread_id))
+
+    def _follow(self, case: UUID) -> None:
+        """After a case was moved by hand, or by a signal: what that means for its branches, and for its parent."""
+        limit = self.settings.max_state_bytes
+
+        def tell(_case: UUID, _seq: int, rings: list[Ring], _joined: bool) -> None:
+            self._ring(rings)
+
+        branches.clear(self.db, case)
+        joins.settle(self.db, case, tell, self.registry, max_bytes=limit)
+        joins.ended(self.db, case, tell, self.registry, max_bytes=limit)
 
     def _ring(self, rings: Sequence[Ring]) -> bool:
         """Ring unless the broker was away a moment ago; the sweep rings otherwise."""

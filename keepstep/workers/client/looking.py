@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from keepstep.checkpoint import delta, ledger, nodes, reads
+from keepstep.checkpoint import delta, fan_reads, ledger, nodes, reads
 from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.erasure import unknown
+from keepstep.checkpoint.fan_reads import BranchView
 from keepstep.checkpoint.filters import Filter
 from keepstep.checkpoint.ledger import RecordedCall
 from keepstep.checkpoint.mask import Mask, mask
@@ -53,6 +54,8 @@ class Looking(Connected):
             standing=Standing.of(reads.standing(self.db, case.id)),
             waits=reads.open_waits(self.db, case.id),
             nodes=self.nodes(),
+            fan=next(iter(fan_reads.fans(self.db, case.id, open_only=True)), None),
+            held=fan_reads.branches(self.db, case.id, status="held", limit=5) if case.status == "waiting" else (),
         )
         return why(facts)
 
@@ -63,6 +66,23 @@ class Looking(Connected):
     def written_by(self, workflow: str | Workflow, thread_id: str) -> dict[str, Any]:
         """What wrote the latest checkpoint: `schema_version`, and `code` as in the history. Raises UnknownCase."""
         return reads.written_by(self.db, self._find(workflow, thread_id).id)
+
+    def branches(
+        self,
+        workflow: str | Workflow,
+        thread_id: str,
+        *,
+        seq: int | None = None,
+        status: str | None = None,
+        after: int = -1,
+        limit: int = 100,
+    ) -> Sequence[BranchView]:
+        """The branches of a case's latest fan-out, or of the one at checkpoint `seq`, in the order of its list.
+
+        status: only these. after: those behind this number. Raises UnknownCase, BadFilter.
+        """
+        case = self._find(workflow, thread_id)
+        return fan_reads.branches(self.db, case.id, seq=seq, status=status, after=after, limit=limit)
 
     def calls(self, workflow: str | Workflow, thread_id: str) -> Sequence[RecordedCall]:
         """All that the case called outside, the oldest first: its steps' attempts and their recorded calls.
@@ -100,6 +120,7 @@ class Looking(Connected):
         older_than: timedelta | float | None = None,
         error: str | None = None,
         begins: str | None = None,
+        parent: tuple[str, str] | None = None,
         cursor: str | None = None,
         limit: int = 50,
     ) -> Page:
@@ -107,11 +128,18 @@ class Looking(Connected):
 
         step: where live ones stand. tags: they have all of these. older_than: a timedelta or seconds that they have
         been at their step, or ended. error: a text in why they are held, back off or failed, in any case of letters.
-        begins: how their thread ids begin. cursor: the `cursor` of the page before, which is None after the last.
-        Raises BadFilter, BadCursor.
+        begins: how their thread ids begin. parent: the workflow and thread id of the case that they are branches of.
+        cursor: the `cursor` of the page before, which is None after the last. Raises BadFilter, BadCursor.
         """
         which = Filter.of(
-            workflow=workflow, status=status, step=step, tags=tags, older_than=older_than, error=error, begins=begins
+            workflow=workflow,
+            status=status,
+            step=step,
+            tags=tags,
+            older_than=older_than,
+            error=error,
+            begins=begins,
+            parent=parent,
         )
         return reads.select(self.db, which, cursor=cursor, limit=limit)
 

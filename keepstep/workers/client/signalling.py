@@ -10,6 +10,7 @@ from keepstep.checkpoint import reads, signals, waits
 from keepstep.checkpoint.signals import Receipt, Signal
 from keepstep.checkpoint.waits import Asked
 from keepstep.steps.approval import Approval
+from keepstep.steps.keys import case_id
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client.connected import Connected, name_of, named
 
@@ -105,4 +106,6 @@ class Signalling(Connected):
     def _send(self, workflow: str | Workflow, thread_id: str, signal: Signal) -> Receipt:
         case, limit = named(workflow, thread_id), self.settings.max_state_bytes
         receipt = signals.send(self.db, *case, signal, code=self.registry, max_bytes=limit)
+        if receipt.fate == "delivered" and receipt.ring is None:  # it may have been a branch's last step
+            self._follow(case_id(*case))
         return receipt if receipt.ring is None else replace(receipt, rung=self._ring([receipt.ring]))

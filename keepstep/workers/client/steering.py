@@ -9,6 +9,7 @@ from typing import Any
 from keepstep.checkpoint import reads, steering
 from keepstep.checkpoint.steered import Order, Steered
 from keepstep.steps.errors import UnknownCase
+from keepstep.steps.keys import case_id
 from keepstep.steps.workflow import Workflow
 from keepstep.workers.client.connected import Connected, name_of, named
 
@@ -32,7 +33,7 @@ class Steering(Connected):
         Raises NotCancellable.
         """
         order = Order(actor=actor, reason=reason)
-        return steering.cancel(self.db, *named(workflow, thread_id), order)
+        return self._rung(steering.cancel(self.db, *named(workflow, thread_id), order))
 
     def pause(self, workflow: Named, thread_id: str, *, actor: str | None = None, reason: str | None = None) -> Steered:
         """Let the running step end and be kept, and begin no other. Raises NotPausable."""
@@ -181,4 +182,5 @@ class Steering(Connected):
         return Order(seen=case.seq if seen is None else seen, ended=case.ended, **said)
 
     def _rung(self, steered: Steered) -> Steered:
+        self._follow(case_id(steered.workflow, steered.thread_id))
         return steered if steered.ring is None else replace(steered, rung=self._ring([steered.ring]))

@@ -50,6 +50,21 @@ CREATE TABLE keepstep.blobs (
     PRIMARY KEY (case_id, digest)
 );
 
+CREATE TABLE keepstep.branches (
+    case_id UUID NOT NULL,
+    seq INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    kind SMALLINT NOT NULL,
+    name TEXT,
+    thread_id TEXT,
+    payload JSON NOT NULL,
+    input JSON,
+    error JSON,
+    PRIMARY KEY (case_id, seq, number)
+);
+
+CREATE INDEX branches_refused ON keepstep.branches (case_id, seq, number) WHERE error is not null;
+
 CREATE TABLE keepstep.calls (
     case_id UUID NOT NULL,
     seq INTEGER NOT NULL,
@@ -74,6 +89,8 @@ CREATE TABLE keepstep.cases (
     workflow TEXT NOT NULL,
     thread_id TEXT NOT NULL,
     parent UUID,
+    parent_seq INTEGER,
+    branch INTEGER,
     tags JSONB,
     input JSON NOT NULL,
     retention JSONB,
@@ -89,11 +106,16 @@ CREATE TABLE keepstep.cases (
     PRIMARY KEY (id),
     CONSTRAINT cases_named CHECK (workflow <> '' and thread_id <> ''),
     CONSTRAINT cases_priority CHECK (priority between 0 and 9),
+    CONSTRAINT cases_branch_of CHECK (num_nulls(parent_seq, branch) in (0, 2)),
     CONSTRAINT cases_final_status CHECK (status in ('cancelled', 'completed', 'failed')),
     CONSTRAINT cases_finished CHECK ((status is null) = (finished_at is null))
 );
 
 CREATE INDEX cases_begin ON keepstep.cases (thread_id text_pattern_ops);
+
+CREATE UNIQUE INDEX cases_branch ON keepstep.cases (parent, parent_seq, branch) WHERE parent is not null;
+
+CREATE INDEX cases_branches_open ON keepstep.cases (parent, parent_seq, status) WHERE parent is not null and (status is null or status in ('failed', 'cancelled'));
 
 CREATE INDEX cases_created ON keepstep.cases (created_at, id);
 
@@ -127,7 +149,7 @@ CREATE TABLE keepstep.checkpoints (
     at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (case_id, seq),
     CONSTRAINT checkpoints_begin CHECK (seq >= 0 and (seq > 0 or is_snapshot)),
-    CONSTRAINT checkpoints_kind CHECK (kind in ('start', 'step', 'verify', 'signal', 'timeout', 'skip', 'rewind', 'fork')),
+    CONSTRAINT checkpoints_kind CHECK (kind in ('start', 'step', 'verify', 'signal', 'timeout', 'join', 'skip', 'rewind', 'fork')),
     CONSTRAINT checkpoints_status CHECK (status in ('completed', 'queued', 'sleeping', 'waiting')),
     CONSTRAINT checkpoints_back_to CHECK (back_to is null or back_to between -1 and seq - 1)
 );
@@ -159,6 +181,34 @@ CREATE TABLE keepstep.erasures (
 );
 
 CREATE INDEX erasures_case ON keepstep.erasures (case_id);
+
+CREATE TABLE keepstep.fans (
+    case_id UUID NOT NULL,
+    seq INTEGER NOT NULL,
+    shape TEXT NOT NULL,
+    into_field TEXT,
+    then_target JSON,
+    on_error TEXT NOT NULL,
+    max_running INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    made INTEGER DEFAULT '0' NOT NULL,
+    kinds JSON NOT NULL,
+    opened_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL,
+    closed_at TIMESTAMP WITH TIME ZONE,
+    fate TEXT,
+    cleared BOOLEAN DEFAULT false NOT NULL,
+    PRIMARY KEY (case_id, seq),
+    CONSTRAINT fans_shape CHECK (shape in ('list', 'dict', 'one')),
+    CONSTRAINT fans_on_error CHECK (on_error in ('fail', 'collect')),
+    CONSTRAINT fans_made CHECK (made between 0 and total and total > 0 and max_running > 0),
+    CONSTRAINT fans_fate CHECK (fate in ('joined', 'failed', 'unfit', 'left')),
+    CONSTRAINT fans_closed CHECK ((fate is null) = (closed_at is null)),
+    CONSTRAINT fans_whole CHECK (fate <> 'joined' or made = total)
+);
+
+CREATE INDEX fans_left ON keepstep.fans (closed_at) WHERE fate in ('failed', 'left') and not cleared;
+
+CREATE INDEX fans_open ON keepstep.fans (opened_at) WHERE fate is null;
 
 CREATE TABLE keepstep.heads (
     id UUID NOT NULL,
@@ -319,11 +369,13 @@ def downgrade() -> None:
         "nodes",
         "hooks",
         "heads",
+        "fans",
         "erasures",
         "codes",
         "checkpoints",
         "cases",
         "calls",
+        "branches",
         "blobs",
         "audit",
         "attempts",

@@ -1,0 +1,207 @@
+"""The join: a case goes on once all of its branches have ended, or fails with the first that fails.
+
+Whoever comes by looks: a child after its own end, the worker that fanned out, the sweep. The look locks the waiting
+case, and decides from what is there then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from keepstep.checkpoint import branches, codec
+from keepstep.checkpoint.blobs import fetching, keep, state_of
+from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.delta import DELTA_OVERHEAD
+from keepstep.checkpoint.parked import park, resolve
+from keepstep.checkpoint.payloads import UNCHECKED, Payloads
+from keepstep.checkpoint.ring import Parent, Ring, parent_of
+from keepstep.checkpoint.sizes import too_large
+from keepstep.checkpoint.sql import branches as sql
+from keepstep.checkpoint.sql import reads
+from keepstep.checkpoint.targets import decode_target
+from keepstep.checkpoint.waits import columns, lock_head, ring_for
+from keepstep.steps import state as states
+from keepstep.steps.decide import storable
+from keepstep.steps.results import UNFIT, collected
+
+Told = Callable[[UUID, int, list[Ring], bool], None]
+"""(parent, seq of its fan-out, messages to send, whether it was joined): called after each commit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What a look did. more: there is more to do at once. joined: the case goes on, or has ended.
+
+    seq: of the fan-out. above: what the case is itself a branch of, if it has ended; failed: not as completed.
+    """
+
+    rings: list[Ring] = field(default_factory=list)
+    more: bool = False
+    joined: bool = False
+    seq: int = 0
+    above: Parent | None = None
+    failed: bool = False
+
+
+def settle(
+    db: Database,
+    case: UUID,
+    tell: Told,
+    code: Payloads = UNCHECKED,
+    *,
+    max_bytes: int | None = None,
+    postpone: bool = False,
+) -> None:
+    """Look at a case that waits for branches: make what there is room for, join if all have ended, and so on upwards.
+
+    postpone: if it goes on waiting, let the sweep look later than now.
+    """
+    while True:
+        looked = look(db, case, code, max_bytes=max_bytes, postpone=postpone)
+        if looked.rings or looked.joined:
+            tell(case, looked.seq, looked.rings, looked.joined)
+        if looked.failed:
+            branches.clear(db, case)
+        if looked.more:
+            continue
+        if looked.above is None or not worth_a_look(db, looked.above, failed=looked.failed):
+            return
+        case = looked.above.case
+
+
+def ended(db: Database, case: UUID, tell: Told, code: Payloads = UNCHECKED, *, max_bytes: int | None = None) -> None:
+    """A case may have ended, by other means than a worker's commit: if so, and it is a branch, look at its parent."""
+    row = db.one(reads.ENDED_BRANCH, {"id": case})
+    above = None if row is None else parent_of(row)
+    if row is not None and above is not None and worth_a_look(db, above, failed=row.status != "completed"):
+        settle(db, above.case, tell, code, max_bytes=max_bytes)
+
+
+def worth_a_look(db: Database, parent: Parent, *, failed: bool) -> bool:
+    """Whether the end of a child lets its parent do anything. Asked after the child's own commit, without a lock."""
+    params = {"parent": parent.case, "parent_seq": parent.seq, "failed": failed}
+    return db.one(sql.WORTH_A_LOOK, params) is not None
+
+
+def due(db: Database, limit: int) -> list[UUID]:
+    """Cases that wait for branches, and are to be looked at."""
+    return [row.id for row in db.all(sql.DUE, {"limit": limit})]
+
+
+def undone(db: Database, limit: int) -> list[UUID]:
+    """Cases whose branches have ended, or could be made, and over which somebody has died."""
+    return [row.id for row in db.all(sql.UNDONE, {"limit": limit})]
+
+
+def put_off(db: Database, case: UUID) -> None:
+    """Look at a case later that can't be moved."""
+    db.run(sql.PUT_OFF, {"id": case})
+
+
+def look(
+    db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None, postpone: bool = False
+) -> Looked:
+    """Lock the case, and in a second statement look at what it waits for; make, join, or fail."""
+    with db.transaction() as connection:
+        head = lock_head(connection, case)
+        if head is None or head.status != "waiting":
+            return Looked()
+        fan = connection.execute(sql.FAN, {"id": case, "seq": head.seq}).first()
+        if fan is None:
+            return Looked()
+        if fan.bad is not None:
+            return _fail(connection, head, fan)
+        if fan.made == fan.total and fan.alive == 0:
+            return _join(connection, head, fan, code, max_bytes)
+        made = branches.make(connection, head, fan)
+        if postpone:
+            connection.execute(sql.LOOK_LATER, {"id": case, "seq": head.seq})
+        more = not head.paused and fan.made < fan.total and fan.alive < fan.max_running
+        return Looked(rings=made, more=more, seq=fan.seq)
+
+
+def _fail(connection: sa.Connection, head: Row, fan: Row) -> Looked:
+    at = {"id": head.id, "seq": head.seq}
+    branch = connection.execute(sql.ONE, at | {"number": fan.bad}).one()
+    error = _error(branch)
+    known = f"branch {branch.thread_id or error['thread_id']} {error['status']}"
+    told = {
+        **{str(name): error[name] for name in ("traceback", "path") if name in error},
+        "type": error["type"],
+        "message": storable(f"{known}: {error['message']}"),
+        "branch": {"workflow": error["workflow"], "thread_id": error["thread_id"]},
+    }
+    connection.execute(sql.JOIN_FAIL, at | {"fate": "failed", "error": codec.encode(told)})
+    return Looked(joined=True, seq=fan.seq, above=parent_of(head), failed=True)
+
+
+def _join(connection: sa.Connection, head: Row, fan: Row, code: Payloads, max_bytes: int | None) -> Looked:
+    results = _gathered(connection, head, fan) if fan.into_field is not None else None
+    reason = None
+    if fan.into_field is not None:
+        reason = code.fits(
+            head.workflow, fan.into_field, results, head.schema_version, lambda: _state(connection, head)
+        ) or too_large(connection, head.id, head.seq, fan.into_field, results, max_bytes)
+    at = {"id": head.id, "seq": head.seq}
+    if reason is not None:
+        error = {"why": UNFIT, "type": "BadState", "message": storable(reason)}
+        connection.execute(sql.UNFIT, at | {"fate": "unfit", "error": codec.encode(error)})
+        return Looked(joined=True, seq=fan.seq)
+    path = fan.into_field and states.pointer(fan.into_field)
+    operations = [{"op": "add", "path": path, "value": results}] if path else []
+    whole = codec.encode(operations)
+    delta, blobs = park(whole, operations)
+    keep(connection.execute, head.id, blobs)
+    params = at | {"name": head.step, "payload": delta, "fate": "joined"}
+    target = decode_target(fan.then_target)
+    if target is None:
+        connection.execute(sql.JOIN_LAST, params | {"status": "completed", "target": None})
+        return Looked(joined=True, seq=fan.seq, above=parent_of(head))
+    weight = len(whole.encode()) + DELTA_OVERHEAD
+    connection.execute(sql.JOIN, params | columns(target) | {"status": "queued", "weight": weight})
+    ring = ring_for(head, head.seq, target)
+    return Looked(rings=[ring] if ring else [], joined=True, seq=fan.seq)
+
+
+def _state(connection: sa.Connection, head: Row) -> states.JSON:
+    chain = connection.execute(reads.CHAIN, {"id": head.id, "seq": head.seq}).one().chain
+    return state_of(connection.execute, head.id, chain, head.seq)
+
+
+def _gathered(connection: sa.Connection, head: Row, fan: Row) -> Any:
+    """The results, in the order of the list, by name, or the only one; errors beside them where they are collected."""
+    kinds = codec.decode(fan.kinds)
+    found = {}
+    for row in connection.execute(sql.GATHER, {"id": head.id, "seq": fan.seq}):
+        error = None if row.status == "completed" else _error(row)
+        result = _result(connection, row, whole=kinds[row.kind]["child"]) if error is None else None
+        which = row.name if fan.shape == "dict" else row.number
+        found[which] = result if fan.on_error == "fail" else collected(result, error and _told(error))
+    if fan.shape == "dict":
+        return found
+    return list(found.values()) if fan.shape == "list" else found[0]
+
+
+def _result(connection: sa.Connection, row: Row, *, whole: bool) -> Any:
+    links = resolve(row.chain, fetching(connection.execute, row.id))
+    state = assemble(links, links[-1][0])
+    return state if whole else state.get("result")
+
+
+def _error(row: Row) -> dict[str, Any]:
+    """Why a branch has no result."""
+    stored = codec.decode(row.refused or row.error or "{}") or {}
+    status = row.status or "failed"
+    plain = {"type": "Cancelled", "message": "an operator cancelled it"} if status == "cancelled" else {}
+    named = {"status": status, "workflow": row.workflow or "", "thread_id": row.thread_id or ""}
+    return {"type": "error", "message": "", **plain, **named, **stored}
+
+
+def _told(error: dict[str, Any]) -> dict[str, Any]:
+    return {name: error[name] for name in ("type", "message", "status", "workflow", "thread_id")}
