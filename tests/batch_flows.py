@@ -47,4 +47,13 @@ NAMES = [f"s{number}" for number in range(1, 7)]
 for _name in NAMES:
     _plain(_name)
 
-ALL = [crowd]
+naps = Workflow("naps", state=State)
+
+
+@naps.step(timeout=timedelta(seconds=2))
+def nap(state: State, call: Call) -> dict[str, Any]:
+    time.sleep(0.05)
+    return {}
+
+
+ALL = [crowd, naps]

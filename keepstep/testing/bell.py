@@ -19,10 +19,13 @@ class QueueBell(Bell):
         super().__init__(Celery("keepstep-runner", set_as_current=False))  # which never connects
         self._messages: deque[Ring | DueHook] = deque()
 
-    def ring(self, rings: Iterable[Ring]) -> int:
-        """Keep the messages; how many."""
+    def ring(self, rings: Iterable[Ring], *, first: bool = False) -> int:
+        """Keep the messages; how many. first: to be taken before the others."""
         given = list(rings)
-        self._messages.extend(given)
+        if first:
+            self._messages.extendleft(reversed(given))
+        else:
+            self._messages.extend(given)
         return len(given)
 
     def ring_hook(self, hook: DueHook, queue: str) -> bool:  # noqa: ARG002  (of the bell that this one stands for)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 from keepstep.checkpoint.claims import Claim, claim_many, give_back
-from keepstep.checkpoint.ring import Delivery
+from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.steps.decide import Decision
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
@@ -57,9 +57,9 @@ class Batch:
     def keep(self, claim: Claim, decision: Decision, took: float) -> bool:
         """Keep a decision to commit it with the others. False: it is one to be carried out by itself."""
         with self._lock:
-            self._since = None
             if decision.move != "advance":
-                return False
+                return False  # the watching thread goes on looking: this one's own commit may take long
+            self._since = None
             self._done.append(Done(claim=claim, decision=decision, took=took))
             return True
 
@@ -81,17 +81,22 @@ class Batch:
         done, self._done = self._done, []
         if not done:
             return
-        committed = settle_many(self._engine, done)
-        for one in done:
-            reach("committed", one.claim.delivery.case, one.claim.delivery.seq)
-        self._engine.bell.ring([one.ring for one in committed if one.ring is not None])
+        rings: list[Ring] = []
+        try:
+            for committed in settle_many(self._engine, done):
+                rings += [] if committed.ring is None else [committed.ring]
+            for one in done:
+                reach("committed", one.claim.delivery.case, one.claim.delivery.seq)
+        finally:
+            self._engine.bell.ring(rings)
         for one in done:
             reach("published", one.claim.delivery.case, one.claim.delivery.seq)
 
     def _give_back(self) -> None:
         waiting, self._waiting = list(self._waiting), deque()
         if waiting:
-            self._engine.bell.ring(patient(COMMIT)(give_back, self._engine.db, waiting))
+            rings = patient(COMMIT)(give_back, self._engine.db, waiting)
+            self._engine.bell.ring(rings, first=True)  # they had their turn
 
 
 def claim_batch(engine: Engine, deliveries: Sequence[Delivery]) -> list[Claim]:

@@ -17,17 +17,21 @@ from keepstep.workers.interrupt import interruptible, is_ending
 
 
 class Interrupted(Exception):
-    """The worker ends while the step runs; the case goes back, and nobody is to blame. begun: its code was entered."""
+    """The step is not to go on; the case goes back, and nobody is to blame.
+
+    begun: its code was entered. Then the worker is told to end; else it may also be that the time of its message was
+    over before it could begin.
+    """
 
     def __init__(self, *, begun: bool):
-        super().__init__("the worker is told to end")
+        super().__init__("the worker is told to end, or its time was over before it began")
         self.begun = begun
 
 
 def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: float) -> Result:
     """Call the function with its copy of the state. Whatever it raises becomes a result too, `sys.exit()` included.
 
-    Raises Interrupted when this worker is told to end meanwhile.
+    Raises Interrupted when this worker is told to end meanwhile, or the time was over before.
     """
     begun = False
     try:
@@ -40,6 +44,8 @@ def call_step(function: StepFunction, state: BaseModel, call: Call, timeout: flo
             if inspect.isawaitable(value):
                 value = loop.run(value)
     except SoftTimeLimitExceeded:
+        if not begun:
+            raise Interrupted(begun=False) from None
         return TimedOut(timeout=timeout)
     except BaseException as error:  # a cancelled asyncio task, a panic of a foreign library: still only a failed step
         if is_ending(error) or isinstance(error, WorkerShutdown | WorkerTerminate):

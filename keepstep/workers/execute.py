@@ -56,12 +56,12 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False, li
     There is more than one where a workflow goes on inline, as long as its budget lasts. limit: the seconds after which
     this process is interrupted, if the message says so.
     """
-    with uninterrupted() as ends:  # a timeout or a SIGTERM interrupts the call, and nothing else
+    with uninterrupted() as stop:  # a timeout or a SIGTERM interrupts the call, and nothing else
         reach("claiming", delivery.case, delivery.seq)
         # statement 1; None: stale, a duplicate, paused, taken, too new: nothing to do
         claimed = take(engine, delivery, redelivered=redelivered)
         ran: list[Ran] = []
-        budget = Inline(engine, claimed, ends, limit)
+        budget = Inline(engine, claimed, stop, limit)
         while claimed is not None:
             this = Ran(claim=claimed)
             claimed = perform(engine, this, budget)
@@ -75,12 +75,12 @@ def execute_batch(engine: Engine, deliveries: Sequence[Delivery]) -> list[float 
 
     What has not begun when a step turns out slow, or this process is told to end, goes back, and took 0 seconds.
     """
-    with uninterrupted() as ends:
+    with uninterrupted() as stop:
         claims = claim_batch(engine, deliveries)
         took = dict.fromkeys((claimed.delivery for claimed in claims), 0.0)
-        batch, alone = Batch(engine, claims), Inline(engine, None, ends, None)
+        batch, alone = Batch(engine, claims), Inline(engine, None, stop, None)
         with watched(batch):
-            while not ends() and (claimed := batch.next()) is not None:
+            while not stop() and (claimed := batch.next()) is not None:
                 this = Ran(claim=claimed)
                 perform(engine, this, alone, batch)
                 took[claimed.delivery] = this.worked
@@ -106,7 +106,9 @@ def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None
             committed = settle(engine, claimed, decision, began, transaction, onward=onward)  # statement 2, fenced
     except Interrupted as ended:
         give_back(engine, claimed, begun=ended.begun)
-        raise ended.__cause__ or ended from None
+        if ended.__cause__ is not None:
+            raise ended.__cause__ from None
+        return None
     except TransactionLost as lost:
         error = {"type": "TransactionLost", "message": f"its transaction came to nothing: {lost}"}
         later = Decision(move="defer", status=Status.SLEEPING, delay=DEFER_SECONDS, error=error)

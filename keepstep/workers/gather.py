@@ -8,24 +8,22 @@ another worker to take.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import ref
 
 from celery.worker import state
 
+from keepstep.workers.company import submit
 from keepstep.workers.pace import QUICK, Pace
+from keepstep.workers.room import Room
 
 COMPANY_SECONDS = 0.03
 """The most that the steps of one batch are expected to take together."""
 PATIENCE = 0.05
 """Seconds for which messages wait here while no process of the pool becomes free; then they go back."""
-
-log = logging.getLogger("keepstep.step")
 
 
 class Gather:
@@ -37,30 +35,36 @@ class Gather:
 
     def __init__(self, consumer: Any, most: int, run: Callable[..., Any], may_join: Callable[[str], bool]):
         self._consumer, self._most, self._run, self._may_join = consumer, most, run, may_join
-        self._slots = consumer.controller.semaphore
+        self._slots, self._room = consumer.controller.semaphore, Room(consumer)
         self._waiting: deque[Any] = deque()
-        self._asked, self._looking, self._moved, self._room = False, False, 0.0, 0
+        self._is_asking = False  # for a free process
+        self._is_looking = False  # whether all this moves, every now and then
+        self._moved_at = 0.0
         self.pace = Pace()
 
     def add(self, request: Any) -> None:
         """A message has arrived."""
         self._waiting.append(request)
         if self.pace.expected(request.name) is not None:
-            self._make_room(self._seconds(request) is not None)
+            is_quick = self._seconds(request) is not None
+            self._room.want((self._most - 1) * self._slots.initial_value if is_quick else 0)
         self._ask()
 
+    def close(self) -> None:
+        """Another one takes over. What waits here still has its turn."""
+        self._room.want(0)
+
     def _ask(self) -> None:
-        """Be called when a process of the pool is free, after all that has arrived with this message is here."""
-        if not self._asked:
-            self._asked = True
-            self._consumer.hub.call_soon(self._slots.acquire, self._free)
-        if not self._looking:
-            self._looking, self._moved = True, time.monotonic()
+        """Ask for a process of the pool, a moment later: what comes with this message is to be here, too."""
+        if not self._is_asking:
+            self._is_asking = True
+            self._consumer.hub.call_soon(self._slots.acquire, self._on_free_process)
+        if not self._is_looking:
+            self._is_looking, self._moved_at = True, time.monotonic()
             self._consumer.hub.call_later(PATIENCE, self._look)
 
-    def _free(self) -> None:
-        """A process of the pool is ours."""
-        self._asked, self._moved = False, time.monotonic()
+    def _on_free_process(self) -> None:
+        self._is_asking, self._moved_at = False, time.monotonic()
         group = [request for request in self._next() if not request.revoked()]
         if not group:
             self._slots.release()
@@ -68,9 +72,9 @@ class Gather:
             self._consumer.controller._process_task(group[0])
         else:
             self._submit(group)
-        if self._waiting and not self._asked:
-            self._asked = True
-            self._slots.acquire(self._free)
+        if self._waiting and not self._is_asking:
+            self._is_asking = True
+            self._slots.acquire(self._on_free_process)  # at once: this may be all that the event loop does for a while
 
     def _next(self) -> list[Any]:
         """The request whose turn it is, and its company."""
@@ -102,46 +106,21 @@ class Gather:
         return seconds if seconds is not None and seconds <= QUICK else None
 
     def _submit(self, group: list[Any]) -> None:
-        hard, soft = group[0].time_limits
-
-        def accepted(pid: int, at: float) -> None:
-            for request in group:
-                request.on_accepted(pid, at)
-
-        def timed_out(is_soft: bool, seconds: float) -> None:
-            if is_soft:  # the present one of them
-                log.warning("a step of %s took longer than %s s", ", ".join(r.argsrepr for r in group), seconds)
-                return
-            for request in group:
-                request.on_timeout(is_soft, seconds)
-
-        def failed(*args: Any, **options: Any) -> None:
-            for request in group:
-                request.on_failure(*args, **options)
-
-        result = self._consumer.pool.apply_async(
+        others = len(group) - 1
+        self._room.hold(others)
+        submit(
+            self._consumer.pool,
             self._run,
-            args=([(request.args[0], request.args[1]) for request in group],),
-            accept_callback=accepted,
-            timeout_callback=timed_out,
-            callback=lambda told: self._finished(group, told),
-            error_callback=failed,
-            soft_timeout=soft and soft + COMPANY_SECONDS,
-            timeout=hard and hard + COMPANY_SECONDS,
-            correlation_id=group[0].id,
+            group,
+            slack=COMPANY_SECONDS,
+            finished=lambda took: self._on_finished(group, took),
+            ended=lambda: self._room.hold(-others),
         )
-        for request in group:
-            request._apply_result = None if result is None else ref(result)
 
-    def _finished(self, group: list[Any], told: tuple[int, Any, float]) -> None:
-        is_error, took, _ = told
-        if is_error:
-            for request in group:
-                request.on_success(told)
-            return
+    def _on_finished(self, group: Sequence[Any], took: Sequence[float | None]) -> None:
         for request, seconds in zip(group, took, strict=True):
             if seconds is None:
-                request.alone = True
+                request.run_alone()
                 self._waiting.append(request)
                 self._ask()
                 continue
@@ -150,28 +129,25 @@ class Gather:
             request.on_success((0, "None", seconds))
 
     def _look(self) -> None:
-        """Nothing moves: let other workers have what waits here."""
-        self._looking = False
+        """When nothing moves, let other workers have what waits here."""
+        self._is_looking = False
         if not self._waiting:
             return
-        if time.monotonic() - self._moved < PATIENCE:
-            self._looking = True
-            self._consumer.hub.call_later(PATIENCE, self._look)
+        if self._room.is_over():  # so are these messages: the connection that they came from is gone
+            self._waiting.clear()
             return
-        self._make_room(False)
+        if self._slots.value > 0:  # somebody has wiped our question out
+            self._is_asking = False
+            self._ask()
+        elif time.monotonic() - self._moved_at < PATIENCE:
+            self._is_looking = True
+            self._consumer.hub.call_later(PATIENCE, self._look)
+        else:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        self._room.want(0)
         while self._waiting:
             request = self._waiting.pop()  # the last one first: the first is the next to be taken again
             state.task_ready(request)
             request.put_back()
-
-    def _make_room(self, wanted: bool) -> None:
-        """Take as many messages as batches of quick steps need, or as many as the pool has processes."""
-        room = (self._most - 1) * self._slots.initial_value if wanted else 0
-        qos = self._consumer.qos
-        if qos is None or room == self._room:
-            return
-        if room > self._room:
-            qos.increment_eventually(room - self._room)
-        else:
-            qos.decrement_eventually(self._room - room)
-        self._room = room

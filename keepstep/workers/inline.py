@@ -15,15 +15,15 @@ MOST_SLACK = 1.5
 
 
 class Inline:
-    """The budget of one delivery. ends: whether this process is told to end.
+    """The budget of one delivery. stop: whether no further step may begin here.
 
     Every step still has its own checkpoint, attempt, key and log line. limit: the seconds after which Celery interrupts
     this message's process; a step that could not have its whole timeout before gets a message of its own, as one on
     another queue does. Messages of workflows that go on inline have some room for that, see `slack`.
     """
 
-    def __init__(self, engine: Engine, first: Claim | None, ends: Callable[[], bool], limit: float | None):
-        self._ends, self._until = ends, 0.0
+    def __init__(self, engine: Engine, first: Claim | None, stop: Callable[[], bool], limit: float | None):
+        self._stop, self._until = stop, 0.0
         if first is not None and (seconds := engine.inline_seconds(first.workflow)):
             now = time.monotonic()
             self._until = now + seconds
@@ -36,7 +36,7 @@ class Inline:
             return False
         now = time.monotonic()
         same_queue = claimed.is_pinned or target.queue == claimed.queue
-        return same_queue and now < self._until and now + target.timeout <= self._limit and not self._ends()
+        return same_queue and now < self._until and now + target.timeout <= self._limit and not self._stop()
 
 
 def slack(seconds: float) -> float:

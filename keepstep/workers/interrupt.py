@@ -16,49 +16,53 @@ from typing import Any
 
 from billiard.common import terminate_handler_fired
 
-SOFT_LIMIT, END = signal.SIGUSR1, signal.SIGTERM
+SOFT_LIMIT, END = int(signal.SIGUSR1), int(signal.SIGTERM)
 
 
 class _Gate:
-    """Stands in for a handler that raises. It lets the signal through while it is open, and keeps it otherwise."""
+    """Stands in for the two handlers, which raise. It lets signals through while it is open, else it keeps them."""
 
-    def __init__(self, raising: Any):
-        self.raising, self.came, self.open = raising, False, False
+    def __init__(self) -> None:
+        self.open, self.came, self.ever = False, set[int](), set[int]()
+        self.raising: dict[int, Any] = {}
 
     def __call__(self, number: int, frame: Any) -> None:
+        self.ever.add(number)
+        raising = self.raising[number]
         if not self.open:
-            self.came = True
-        elif callable(self.raising):
-            self.raising(number, frame)
+            self.came.add(number)
+        elif callable(raising):
+            raising(number, frame)
         else:  # the system's own way of taking it
-            signal.signal(number, self.raising)
+            signal.signal(number, raising)
             signal.raise_signal(number)
 
 
-_gates: dict[int, _Gate] = {}
-"""Those that stand now, in the main thread."""
+_gates: list[_Gate] = []
+"""The one that stands now, in the main thread."""
 
 
 @contextmanager
 def uninterrupted() -> Iterator[Callable[[], bool]]:
     """Hold both back. A soft limit that comes too late for the step is dropped; the end comes when this is over.
 
-    Yields whether the end has come.
+    Yields whether to stop: no further step may begin, because the end has come, or the limit that was for all.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals are the main thread's
         return
-    gates: dict[int, _Gate] = {number: _Gate(signal.getsignal(number)) for number in (SOFT_LIMIT, END)}
-    for number, gate in gates.items():
+    gate = _Gate()
+    for number in (SOFT_LIMIT, END):
+        gate.raising[number] = signal.getsignal(number)
         signal.signal(number, gate)
-    _gates.update(gates)
+    _gates.append(gate)
     try:
-        yield lambda: gates[END].came
+        yield lambda: bool(gate.ever)
     finally:
-        _gates.clear()
-        for number, gate in gates.items():
-            signal.signal(number, gate.raising)
-        if gates[END].came:
+        _gates.remove(gate)
+        for number, raising in gate.raising.items():
+            signal.signal(number, raising)
+        if END in gate.came:
             signal.raise_signal(END)
 
 
@@ -68,16 +72,16 @@ def interruptible() -> Iterator[None]:
     if not _gates or threading.current_thread() is not threading.main_thread():
         yield
         return
+    gate = _gates[-1]
     try:
-        for number, gate in _gates.items():
-            gate.open = True
-            if gate.came:
-                gate.came = False
+        gate.open = True
+        for number in (SOFT_LIMIT, END):
+            if number in gate.came:
+                gate.came.discard(number)
                 signal.raise_signal(number)
         yield
     finally:
-        for gate in _gates.values():
-            gate.open = False
+        gate.open = False  # one assignment: a signal in the midst of it is let through, or kept
 
 
 def is_ending(error: BaseException) -> bool:

@@ -69,7 +69,7 @@ class SlimRequest(Request):
             "redelivered": headers.get("redelivered", False),
         }
         payload = json.loads(self._body)
-        UUID(payload[0][0])
+        UUID(payload[0][0]), int(payload[0][1])
         self._Request__payload = payload
         self._args, self._kwargs = payload[0], payload[1]
         headers.update(
@@ -110,6 +110,10 @@ class SlimRequest(Request):
         )
         send("task-started", uuid=task_id, timestamp=at)
         send("task-succeeded", uuid=task_id, result="None", runtime=took, timestamp=at + took)
+
+    def run_alone(self) -> None:
+        """It has not run, and is to run by itself: as if no process had had it yet."""
+        self.alone, self.time_start, self.worker_pid = True, None, None
 
     def put_back(self) -> None:
         """Give the message back to its queue as it came, to be taken next."""
@@ -178,7 +182,11 @@ def _gather(engine: Engine, consumer: Any) -> Gather | None:
     controller, most = consumer.controller, engine.settings.batch
     if most == 1 or controller.process_task != controller._process_task_sem:
         return None
-    return Gather(consumer, most, run_batch, engine.may_join)
+    before = getattr(consumer, "keepstep_gather", None)
+    if before is not None:  # Celery asks for its strategies again when its pool is restarted
+        before.close()
+    gather = consumer.keepstep_gather = Gather(consumer, most, run_batch, engine.may_join)
+    return gather
 
 
 def strategy(engine: Engine) -> Callable[..., Any]:

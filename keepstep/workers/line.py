@@ -37,17 +37,17 @@ class Line:
         """Whether the broker is one that lists can be pushed to. Raises what kombu raises if it can't be reached."""
         return self._open().client is not None
 
-    def push(self, messages: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    def push(self, messages: Mapping[tuple[str, int], Sequence[str]], *, first: bool = False) -> None:
         """Put messages into the lists of their (queue, kombu's priority). Raises RedisError, or kombu's own errors.
 
-        A connection that has died since it was last used is replaced once.
+        first: at the end where they are taken. A connection that has died since it was last used is replaced once.
         """
         line = self._open()
         try:
-            _push(line, messages)
+            _push(line, messages, first)
         except RedisConnectionError:
             self._forget(line)
-            _push(self._open(), messages)
+            _push(self._open(), messages, first)
 
     def oldest(self, queue: str) -> list[tuple[int, str]]:
         """The message that is taken next from each of a queue's lists, with its kombu priority."""
@@ -92,13 +92,16 @@ class Line:
         return self._lock
 
 
-def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]]) -> None:
+def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
     name = line.channel._q_for_pri
-    if len(messages) == 1:
+    if len(messages) == 1 and not first:
         [((queue, priority), bodies)] = messages.items()
         line.client.lpush(name(queue, priority), *bodies)
         return
     with line.client.pipeline(transaction=False) as pipe:
         for (queue, priority), bodies in messages.items():
-            pipe.lpush(name(queue, priority), *bodies)
+            if first:
+                pipe.rpush(name(queue, priority), *reversed(bodies))
+            else:
+                pipe.lpush(name(queue, priority), *bodies)
         pipe.execute()

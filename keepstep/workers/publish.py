@@ -55,13 +55,16 @@ class Bell:
         self.app, self._show, self._slack = app, show_thread_ids, slack
         self._line = Line(app) if lean else None
 
-    def ring(self, rings: Iterable[Ring]) -> int:
-        """Send the messages, many at a time; how many could be sent. Never raises because of the broker."""
+    def ring(self, rings: Iterable[Ring], *, first: bool = False) -> int:
+        """Send the messages, many at a time; how many could be sent. Never raises because of the broker.
+
+        first: to be taken before all others of their queue and priority, where the broker is Redis.
+        """
         all_rings, sent = list(rings), 0
         for begin in range(0, len(all_rings), BATCH):
             some = all_rings[begin : begin + BATCH]
             try:
-                self._send_all(some)
+                self._send_all(some, first=first)
             except BROKER_ERRORS as error:
                 what = f"{some[0].workflow}/{some[0].thread_id}" + (f" and {len(some) - 1} more" if some[1:] else "")
                 log.warning("%s: the broker can't be reached, the sweep rings again later: %s", what, error)
@@ -69,11 +72,11 @@ class Bell:
             sent += len(some)
         return sent
 
-    def _send_all(self, rings: Sequence[Ring]) -> None:
+    def _send_all(self, rings: Sequence[Ring], *, first: bool) -> None:
         for ring in rings:
             reach("ringing", ring.case, ring.seq)
         if self._line is not None and self._line.is_there():
-            self._line.push(self._envelopes(rings))
+            self._line.push(self._envelopes(rings), first=first)
         else:
             self._send_by_celery(rings)
 

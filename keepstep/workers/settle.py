@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -16,7 +16,7 @@ from keepstep.checkpoint.commits import Committed, Kept, commit, commit_many, la
 from keepstep.checkpoint.database import may_pass
 from keepstep.checkpoint.fold import is_due
 from keepstep.steps.decide import Decision, describe, hold
-from keepstep.steps.errors import StateTooLarge
+from keepstep.steps.errors import DatabaseUnavailable, StateTooLarge
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
 from keepstep.workers.patience import COMMIT, patient
@@ -27,7 +27,7 @@ log = logging.getLogger("keepstep.step")
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A step that has returned, and what is to become of its case. took: seconds since the claim."""
+    """A step that has returned, and what is to become of its case. took: seconds, from its turn to its return."""
 
     claim: Claim
     decision: Decision
@@ -64,8 +64,11 @@ def settle(
     return committed
 
 
-def settle_many(engine: Engine, done: Sequence[Done]) -> list[Committed]:
-    """Commit decisions to go on, together. What can't be, is settled by itself: each case as if it were alone."""
+def settle_many(engine: Engine, done: Sequence[Done]) -> Iterator[Committed]:
+    """Commit decisions to go on, together. What can't be, is settled by itself: each case as if it were alone.
+
+    Whatever befalls one of them is logged, and leaves the others alone; the sweep recovers it.
+    """
     kept: dict[UUID, Kept] = {}
     for one in done:
         decision, stored = _weighed(engine, one.claim, one.decision)
@@ -76,18 +79,26 @@ def settle_many(engine: Engine, done: Sequence[Done]) -> list[Committed]:
     if len(kept) > 1:
         try:
             together = patient(COMMIT)(commit_many, engine.db, list(kept.values()))
-        except SQLAlchemyError as error:  # one of them is refused: each tells for itself which
-            log.warning("a batch is committed one by one: %s", error)
-    settled: list[Committed] = []
+        except DatabaseUnavailable:
+            raise
+        except Exception:  # one of them is refused: each tells for itself which
+            log.exception("a batch of %s steps is committed one by one", len(kept))
     for one in done:
         committed = together.get(one.claim.delivery.case)
         if committed is not None:
             _log(one.claim, one.decision)
         else:
-            committed = settle(engine, one.claim, one.decision, time.monotonic() - one.took, None)
+            committed = _settle_alone(engine, one)
         if committed is not None:
-            settled.append(committed)
-    return settled
+            yield committed
+
+
+def _settle_alone(engine: Engine, one: Done) -> Committed | None:
+    try:
+        return settle(engine, one.claim, one.decision, time.monotonic() - one.took, None)
+    except Exception:
+        log.exception("%s: an error of the engine; the sweep recovers", name(one.claim))
+        return None
 
 
 def name(claimed: Claim) -> str:

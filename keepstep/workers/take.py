@@ -5,6 +5,7 @@ Where the server knows BLMPOP (Redis 7, Valkey). Elsewhere one at a time, as kom
 
 from __future__ import annotations
 
+import logging
 import time
 from queue import Empty
 from typing import Any
@@ -14,6 +15,8 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 from redis.exceptions import ResponseError
 
+log = logging.getLogger("keepstep.publish")
+
 MOST = 16
 """Messages that are taken at once, at the most: other workers want some, too."""
 
@@ -22,6 +25,7 @@ class TakesMany(stock.Channel):
     """A channel whose blocking read may bring more than one message. Its place in kombu's event loop stays the same."""
 
     _knows_many: bool | None = None
+    _took_many = False
     _in_poll: Any
     _brpop_sent_at: Any
 
@@ -50,6 +54,9 @@ class TakesMany(stock.Channel):
             except self.connection_errors:
                 self.client.connection.disconnect()  # the next poll connects again
                 raise
+            except ResponseError as error:  # this user may not call it, or the server doesn't know it after all
+                log.warning("BLMPOP is refused, messages are taken one by one: %s", error)
+                self._knows_many, found = False, None
             if not found:
                 raise Empty
             key, messages = found
@@ -69,6 +76,10 @@ class TakesMany(stock.Channel):
             except Exception:
                 self._deliver_all(queue, messages[number:])
                 raise
+
+    def is_taking_many(self) -> bool:
+        """Whether a reply is due that may bring several messages. They must be read, whether there is room or not."""
+        return bool(self._in_poll) and self._took_many
 
     def _server_knows_many(self) -> bool:
         if self._knows_many is None:

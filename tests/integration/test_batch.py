@@ -92,8 +92,20 @@ def test_who_turns_out_slow_holds_nobody(client: Client, start_worker, trace: Tr
     assert attempts(db) == {1}, "what was given back had not begun"
 
 
+def test_who_turns_out_slow_leaves_the_other_processes_to_others(client: Client, start_worker, trace: Trace) -> None:
+    start_worker(env=ENV, concurrency=2)
+    warm(client)
+    client.start_many("naps", {f"N{i}": {} for i in range(4)})
+    eventually(lambda: client.counts("naps").get("completed") == 4, 20, "naps are known to be slow")
+    client.start_many("crowd", {f"H{i}": {"how": "sleep", "seconds": 1.9} if i == 7 else {} for i in range(CASES)})
+    eventually(lambda: trace.lines("H7", "s4"), 20)
+    client.start_many("naps", {f"O{i}": {} for i in range(6)})
+    eventually(lambda: client.counts("naps").get("completed") == 10, 20)
+    assert client.get("crowd", "H7").step == "s4", "it still sleeps, with the messages of its company in hand"
+
+
 def test_one_that_raises_and_one_that_hangs_fail_alone(client: Client, start_worker, trace: Trace) -> None:
-    start_worker(env=ENV, concurrency=1)
+    worker = start_worker(env=ENV, concurrency=1)
     warm(client)
     odd = {"C3": {"how": "raise"}, "C9": {"how": "hang"}}
     client.start_many("crowd", {f"C{i}": odd.get(f"C{i}", {}) for i in range(CASES)})
@@ -104,6 +116,7 @@ def test_one_that_raises_and_one_that_hangs_fail_alone(client: Client, start_wor
         name: [e.kind for e in client.history("crowd", name) if e.kind not in ("start", "step")] for name in odd
     }
     assert outcomes == {"C3": ["raised"], "C9": ["raised"]}
+    assert "callback raised" not in worker.log.read_text(), "Celery's callbacks know their arguments"
 
 
 def test_a_process_that_is_killed_takes_its_batch_along_and_loses_nothing(

@@ -10,10 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from keepstep import Client
-from keepstep.checkpoint import claims, commits
+from keepstep.checkpoint import claims, commits, recovery
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.commits import Committed, Kept
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.recovery import Limits
 from keepstep.checkpoint.ring import Delivery
 from keepstep.config.settings import postgres_url
 from tests.support.hand import MAX, Hand
@@ -139,3 +140,15 @@ def test_text_that_postgresql_does_not_take_apart_is_stored_as_it_is(hand: Hand,
     odd = "a\x00b \\ \" ' {}, null \u2028 \U0001f600"
     commits.commit_many(hand.db, [kept(hand, claim, {"value": odd})])
     assert client.state("ten", "A")["value"] == odd
+
+
+def test_a_crash_in_company_is_charged_to_all_and_holds_nobody(hand: Hand, client: Client) -> None:
+    limits = Limits(rows=100, max_crashes=1, max_node_deaths=5)
+    claimed(hand, started(hand, "A", "B"))
+    recovered = recovery.recover_executor(hand.db, hand.claimant.owner, hand.claimant.executor, limits)
+    assert (len(recovered.rings), recovered.held) == (2, 0)
+    [first, second] = [Delivery(case=ring.case, seq=ring.seq) for ring in recovered.rings]
+    assert claimed(hand, [first, second]) == {}, "from now on each runs alone"
+    assert hand.claim(first.case) is not None
+    recovered = recovery.recover_executor(hand.db, hand.claimant.owner, hand.claimant.executor, limits)
+    assert (len(recovered.rings), recovered.held) == (0, 1), "and is known by its own crash"

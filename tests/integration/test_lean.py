@@ -217,3 +217,15 @@ def test_the_lists_of_priorities_are_those_of_the_stock_way(client: Client, brok
         client.start("ten", f"Q{priority}", {}, priority=priority)
     assert {name: n - lean[name] for name, n in lists(broker_url).items()} == lean
     assert broker_priority(None) == 4
+
+
+def test_a_user_of_redis_who_may_not_take_many_at_once_takes_one_by_one(
+    client: Client, start_worker, broker_url: str
+) -> None:
+    with redis.Redis.from_url(broker_url) as valkey:
+        valkey.execute_command("ACL", "SETUSER", "frugal", "on", ">pw", "~*", "&*", "+@all", "-blmpop")
+    url = broker_url.replace("redis://", "redis://frugal:pw@")
+    worker = start_worker(env={"KEEPSTEP_BROKER_URL": url}, concurrency=4)
+    client.start("ten", "A", {})
+    assert client.wait("ten", "A", 30).status == "completed"
+    assert worker.process.poll() is None

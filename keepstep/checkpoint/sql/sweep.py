@@ -128,6 +128,7 @@ with l as materialized (
     from l, lateral (select l.in_doubt <> 'retry' and l.doubt is null and :begun as doubt) begins, lateral (select case
            when begins.doubt and (l.in_doubt = 'hold' or not :certain) then '{IN_DOUBT}'
            when l.crashes + (:charge = 'crashes')::int >= :max_crashes
+            and (l.crashes > 0 or (select count(*) from l) = 1) -- else it had company, and is alone the next time
              then 'poison: its process died ' || :max_crashes || ' times'
            when l.node_deaths + (:charge = 'node_deaths')::int >= :max_node_deaths
              then 'its node died ' || :max_node_deaths || ' times' end as held) verdict
