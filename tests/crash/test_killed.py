@@ -26,7 +26,7 @@ def in_the_slow_step(client: Client, thread_id: str, trace: Trace) -> None:
     assert client.get("ten", thread_id).status == "running"
 
 
-PLAIN = [point for point in POINTS if point not in ("intended", "answered", "recorded", "written")]
+PLAIN = [p for p in POINTS if p not in ("intended", "answered", "recorded", "written", "born", "joined")]
 
 
 @pytest.fixture
