@@ -136,7 +136,7 @@ heads = sa.Table(
     sa.CheckConstraint("step <> '' and queue <> '' and timeout > 0", name="heads_step"),
     sa.CheckConstraint("status <> 'held' or reason is not null", name="heads_reason"),
     sa.Index("heads_due", "due_at"),
-    postgresql_with={"fillfactor": "70"},
+    postgresql_with={"fillfactor": "40"},
 )
 
 checkpoints = sa.Table(

@@ -98,7 +98,7 @@ def test_a_worker_tree_killed_and_started_again(client: Client, start_worker, tr
     assert "recovered 1 case, held 0: a node died" in second.tail()
 
 
-@pytest.mark.parametrize("where", ["the same host", "another host"])
+@pytest.mark.parametrize("where", ["the same host", pytest.param("another host", marks=pytest.mark.slow)])
 def test_a_worker_tree_killed_for_good_while_another_node_lives(
     client: Client, start_worker, trace: Trace, where: str
 ) -> None:

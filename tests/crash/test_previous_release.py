@@ -44,6 +44,7 @@ for name in ("three", "four"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", [THIS_TREE, *previous()])
 def test_workers_of_the_release_before_run_on_todays_tables(
     tag: str, start_worker: Any, client: Client, db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

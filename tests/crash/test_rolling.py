@@ -96,6 +96,7 @@ def all_are(client: Client, names: list[str], *wanted: str, timeout: float = 90.
     eventually(there, timeout, f"all are {wanted}", every=0.2)
 
 
+@pytest.mark.slow
 def test_a_rolling_deploy_and_a_rollback_lose_and_repeat_nothing(
     fleet: Fleet, clients: dict[str, Client], db: Database, trace: Trace
 ) -> None:

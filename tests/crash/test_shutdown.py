@@ -65,7 +65,7 @@ def test_a_cold_shutdown_gives_back_what_it_was_running(client: Client, start_wo
 
 
 SOON = {"KEEPSTEP_SHUTDOWN_SECONDS": "1"}
-POOLS = ["prefork", "threads", "solo"]
+POOLS = ["prefork", pytest.param("threads", marks=pytest.mark.slow), pytest.param("solo", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("pool", POOLS)

@@ -251,7 +251,7 @@ CREATE TABLE keepstep.heads (
     CONSTRAINT heads_step CHECK (step <> '' and queue <> '' and timeout > 0),
     CONSTRAINT heads_reason CHECK (status <> 'held' or reason is not null)
 )
- WITH (fillfactor = 70);
+ WITH (fillfactor = 40);
 
 CREATE INDEX heads_due ON keepstep.heads (due_at);
 
