@@ -6,9 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
+from billiard.exceptions import SoftTimeLimitExceeded
 
+from keepstep.workers.call_step import Interrupted, call_step
 from keepstep.workers.interrupt import interruptible, uninterrupted
 
 
@@ -76,3 +79,23 @@ def test_afterwards_everything_is_as_before() -> None:
         pass
     with pytest.raises(SoftLimit):
         os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def test_a_limit_that_came_before_the_step_is_no_fault_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a commit before it in its batch, or its own claim, has taken all the time."""
+    called: list[object] = []
+
+    def too_late(number: int, frame: object) -> None:
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr(signal, "getsignal", lambda number: too_late if number == signal.SIGUSR1 else signal.SIG_DFL)
+    call = SimpleNamespace(workflow="w", thread_id="A", step="s", seq=0, attempt=1)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with uninterrupted() as stop:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            with pytest.raises(Interrupted) as interrupted:
+                call_step(lambda *_: called.append(1), None, call, 2.0)  # type: ignore[arg-type]
+            assert (called, interrupted.value.begun, stop()) == ([], False, True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
