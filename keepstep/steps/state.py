@@ -6,22 +6,21 @@ must survive the round trip through JSON; what doesn't is refused with the path 
 
 from __future__ import annotations
 
-import json
 import math
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from keepstep.steps import json_text
 from keepstep.steps.errors import BadOutcome, BadState
 
 JSON = dict[str, Any]
 """A state as plain JSON values: the keys are field names."""
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _UNSERIALISABLE = (PydanticSerializationError, UnicodeError, ValueError, RecursionError)
 
@@ -157,9 +156,7 @@ def _refuse_changed_both_ways(
 def _encode(value: Any, name: str) -> str:
     """The text of a value as it is stored: compact, in Unicode."""
     try:
-        text = _ENCODER.encode(value)
-        text.encode("utf-8")
-        return text
+        return json_text.strictly(value)
     except (TypeError, ValueError, RecursionError) as error:
         path, reason = _unfit(value) or ("", str(error))
         raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path) from None
@@ -168,10 +165,9 @@ def _encode(value: Any, name: str) -> str:
 def _encode_plain(value: Any, name: str) -> str:
     """The same, quicker, of what has JSON's types already: only numbers that are none are still looked for."""
     try:
-        text = to_json(value).decode()
-    except _UNSERIALISABLE:
-        return _encode(value, name)
-    return _encode(value, name) if "NaN" in text or "Infinity" in text else text
+        return json_text.write(value)
+    except (*_UNSERIALISABLE, TypeError):
+        return _encode(value, name)  # which says where
 
 
 def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: str) -> BaseModel:

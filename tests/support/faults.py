@@ -46,8 +46,8 @@ def freeze_past_the_lease_then_thaw(scene: Scene) -> None:
     scene.start_worker()
     nodes = sa.text("select count(*) as n from keepstep.nodes")
     owned = sa.text("select count(*) as n from keepstep.heads where owner is not null")
-    eventually(lambda: scene.db.all(nodes)[0].n == 1, 60, "the frozen node is taken for dead")
-    eventually(lambda: scene.db.all(owned)[0].n == 0, 60, "nothing runs any more")
+    eventually(lambda: scene.db.all(nodes)[0].n == 1, 20, "the frozen node is taken for dead")
+    eventually(lambda: scene.db.all(owned)[0].n == 0, 20, "nothing runs any more")
     scene.worker.thaw()
     scene.points.release()
 
