@@ -50,6 +50,7 @@ def test_the_sdist_holds_everything(dist: Path) -> None:
         "docs/decisions.md",
     ):
         assert wanted in names
+    assert [name for name in names if name.endswith(".whl")] == [], "former releases stay at home"
 
 
 def test_the_four_rooms_are_reachable_from_the_top_as_links_only(dist: Path) -> None:

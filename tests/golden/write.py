@@ -1,14 +1,17 @@
 """Write what this release writes: `python -m tests.golden.write`, once before each release.
 
-Kept files stay as they are. Until its release, a version's file may be written again.
+A release's file stays as it is for ever. Until then, a version's file may be written again.
 """
 
 from __future__ import annotations
 
+import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from packaging.version import Version
 
 from keepstep import Client, __version__
 from keepstep.checkpoint.database import Database
@@ -16,6 +19,7 @@ from keepstep.config.settings import postgres_url
 from keepstep.testing import Runner
 from tests.golden import store
 from tests.golden.flow import golden
+from tests.support.release import releases
 from tests.support.servers import SessionServers
 
 HOW = ("waiting", "early", "votes", "both", "sleeping", "snapshot", "held", "completed", "queued")
@@ -41,8 +45,20 @@ def found(client: Client, how: str) -> dict[str, Any]:
     return {"status": str(case.status), "step": case.step, "seq": case.seq, "state": case.state}
 
 
+def target(version: str) -> Path:
+    """The file of the release that this version is, or that it leads to; refused if that has been published."""
+    name = Version(version).base_version
+    if name in [release.version for release in releases()]:
+        sys.exit(
+            f"keepstep {name} has been released, and its golden checkpoints stay as that release wrote them. "
+            "Set the next version in keepstep/_version.py first."
+        )
+    return store.HOME / f"{name}.json"
+
+
 def main() -> None:
     """A database of its own, on servers of its own."""
+    path = target(__version__)
     servers = SessionServers()
     urls = servers.start()
     try:
@@ -52,7 +68,6 @@ def main() -> None:
         with Runner(urls.database(name), [golden]) as runner:
             expected = make(runner)
         db = Database(postgres_url(urls.database(name)))
-        path = store.HOME / f"{__version__}.json"
         path.write_text(store.dump(db, expected) + "\n")
         print(f"{path}: {len(expected)} cases")
         db.dispose()

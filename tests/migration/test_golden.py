@@ -5,17 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from keepstep import __version__
 from keepstep.checkpoint.database import Database
 from keepstep.testing import Runner
 from tests.golden import store
 from tests.golden.flow import golden
-from tests.golden.write import found
+from tests.golden.write import found, target
+from tests.support.release import releases
 
 
-def test_this_release_is_kept() -> None:
-    assert __version__ in [path.stem for path in store.files()], "run: python -m tests.golden.write"
+def test_every_release_has_its_checkpoints_kept_and_this_one_too_if_it_is_one() -> None:
+    versions = {release.version for release in releases()}
+    if not Version(__version__).is_devrelease:
+        versions.add(__version__)
+    assert versions <= {path.stem for path in store.files()}, "run: python -m tests.golden.write"
+
+
+def test_the_checkpoints_of_a_published_release_are_not_written_again() -> None:
+    for release in releases():
+        for version in (release.version, f"{release.version}.dev3"):
+            with pytest.raises(SystemExit, match=f"{release.version} has been released"):
+                target(version)
+    assert target("999.1.0.dev0") == store.HOME / "999.1.0.json"
 
 
 @pytest.mark.parametrize("path", store.files(), ids=lambda path: path.stem)

@@ -1,39 +1,39 @@
-"""Wheels of keepstep: of this tree, or of a release that git has a tag of."""
+"""The releases of keepstep, each kept as the wheel that was published: installed beside this tree, to run for real."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-THIS_TREE = "this tree"
+from packaging.version import Version
+
+from tests.support.environment import environment
+
+HOME = Path(__file__).parents[1] / "releases"
+SUMS = HOME / "SHA256SUMS"
 
 
-def previous() -> list[str]:
-    """The tag of the latest release, if there is one that this clone knows."""
-    told = subprocess.run(
-        ["git", "tag", "--list", "v*", "--sort=-v:refname"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return told.stdout.split()[:1]
+@dataclass(frozen=True)
+class Release:
+    """One that was published."""
+
+    version: str
+    wheel: Path
+
+    def install(self, home: Path, folders: Sequence[Path] = ()) -> Path:
+        """Into a virtual environment in `home`, which finds `folders` and what this one has installed; its Python."""
+        python = environment(home, folders)
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index"]
+        command = [sys.executable, "-m", "pip", "--python", python, "install", *options, self.wheel]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return python
 
 
-def wheel(tag: str, home: Path) -> Path:
-    """Build the wheel of a tag, or of what git tracks here now, in the folder `home`."""
-    source, out = home / "source", home / "dist"
-    source.mkdir(parents=True)
-    if tag == THIS_TREE:
-        names = _run("git", "ls-files", cwd=ROOT)
-        packed = _run("tar", "-c", "-T", "-", cwd=ROOT, stdin=names)
-    else:
-        packed = _run("git", "archive", tag, cwd=ROOT)
-    _run("tar", "-x", cwd=source, stdin=packed)
-    _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source), cwd=home)
-    [made] = out.glob("*.whl")
-    return made
-
-
-def _run(*command: str, cwd: Path, stdin: bytes = b"") -> bytes:
-    done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")
-    return done.stdout
+def releases() -> list[Release]:
+    """All, the oldest first. None in an sdist, which has no wheels."""
+    found = [Release(path.name.split("-")[1], path) for path in HOME.glob("*.whl")]
+    return sorted(found, key=lambda release: Version(release.version))
