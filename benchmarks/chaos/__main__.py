@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from benchmarks.chaos import outside, report
+from benchmarks.chaos.modes import MODES
 from benchmarks.chaos.plan import FAULTS, make_plan
 from benchmarks.chaos.run import run
 
@@ -27,6 +28,7 @@ MUTANTS = ("unfenced", "sweepless")
 @click.option("--lease", default=10.0, show_default=True, help="seconds; faults come quicker when it is shorter")
 @click.option("--slowness", default=1.0, show_default=True, help="of calls; slow ones are hit more often")
 @click.option("--patience", default=60.0, show_default=True, help="seconds without a checkpoint: given up")
+@click.option("--mode", type=click.Choice(list(MODES)), default="batches", show_default=True, help="of the workers")
 @click.option("--only", type=click.Choice(list(FAULTS)), multiple=True, help="this fault, and no other; repeatable")
 @click.option("--mutant", type=click.Choice(MUTANTS), help="break the engine in this way first; the run must fail")
 @click.option("--keep", type=click.Path(path_type=Path), help="a folder for the workers' logs and the cases' histories")
@@ -39,6 +41,7 @@ def main(
     lease: float,
     slowness: float,
     patience: float,
+    mode: str,
     only: tuple[str, ...],
     mutant: str | None,
     keep: Path | None,
@@ -51,7 +54,7 @@ def main(
     os.environ[outside.SLOWNESS_VARIABLE] = str(slowness)  # which the workers inherit
     modules = f"benchmarks.chaos.mutants.{mutant}" if mutant else "benchmarks.chaos.workflow"
     plan = make_plan(seed=seed, seconds=seconds, cases=cases, lease=lease, only=only)
-    outcome = run(plan, workers=workers, modules=modules, patience=patience, keep=keep)
+    outcome = run(plan, workers=workers, modules=modules, patience=patience, mode=mode, keep=keep)
     if keep is not None:
         for case in outcome.evidence:
             (keep / f"{case.thread_id}.txt").write_text("\n".join(report.story(case)))

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -109,16 +110,20 @@ class Slot:
 
 
 class Fleet:
-    """All slots: so many prefork workers, of which the first one seems to be on another host, and one with threads."""
+    """All slots: so many prefork workers, of which the first one seems to be on another host, and one with threads.
 
-    def __init__(self, env: Mapping[str, str], folder: Path, *, workers: int):
+    envs: of the first, the second and so on, and over again.
+    """
+
+    def __init__(self, envs: Sequence[Mapping[str, str]], folder: Path, *, workers: int):
         folder.mkdir()
-        elsewhere = {**env, "KEEPSTEP_HOST_ID": "elsewhere"}
+        each = cycle(envs)
+        elsewhere = {**next(each), "KEEPSTEP_HOST_ID": "elsewhere"}
         self.slots = [
-            Slot(f"worker {n}", env if n > 1 else elsewhere, folder, pool="prefork", concurrency=4)
+            Slot(f"worker {n}", next(each) if n > 1 else elsewhere, folder, pool="prefork", concurrency=4)
             for n in range(1, workers + 1)
         ]
-        self.slots.append(Slot(f"worker {workers + 1}", env, folder, pool="threads", concurrency=8))
+        self.slots.append(Slot(f"worker {workers + 1}", next(each), folder, pool="threads", concurrency=8))
 
     def start(self, db: Database) -> None:
         """Start them all, and wait until they are registered."""

@@ -21,7 +21,7 @@ class Outcome:
 
     attempts: those that came to nothing, by what became of them. surprises: errors of the client that it doesn't
     document, by type. ended: what workers logged last that ended by themselves. given_up: those that Celery ended
-    because a child was killed before they were ready.
+    because a child was killed before they were ready. accompanied: steps that were committed together with others'.
     """
 
     seed: int
@@ -34,6 +34,7 @@ class Outcome:
     surprises: Mapping[str, int]
     ended: Sequence[str]
     given_up: int
+    accompanied: int
 
     @property
     def flaws(self) -> list[Flaw]:

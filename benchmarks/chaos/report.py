@@ -40,6 +40,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "started": len(outcome.evidence),
         "completed": outcome.completed,
         "steps": outcome.steps,
+        "accompanied": outcome.accompanied,
         "broken": dict(outcome.broken),
         "repeated": outcome.repeated,
         "attempts": dict(outcome.attempts),
@@ -68,6 +69,7 @@ def _cases(outcome: Outcome) -> Iterator[Row]:
     yield "cases started", f"{len(outcome.evidence):,}", ""
     yield "cases completed", f"{outcome.completed:,}", "all"
     yield "steps whose result was kept", f"{outcome.steps:,}", ""
+    yield "of them committed together with another case's", f"{outcome.accompanied:,}", ""
     yield "seconds in all, and after the last fault", f"{outcome.seconds:.0f}, {outcome.settled:.0f}", ""
 
 

@@ -17,19 +17,21 @@ from benchmarks.chaos.operator import Operator
 from benchmarks.chaos.outcome import Outcome
 from benchmarks.chaos.plan import Plan
 from benchmarks.chaos.stage import Stage, stage
+from tests.support.company import accompanied
 
 BOUND = 5
 _CHECKPOINTS = sa.text("select count(*) as n from keepstep.checkpoints")
 
 
-def run(plan: Plan, *, workers: int, modules: str, patience: float, keep: Path | None = None) -> Outcome:
-    """Run the plan. modules: what the workers load. keep: a folder for their logs and what the outside world saw.
+def run(plan: Plan, *, workers: int, modules: str, patience: float, mode: str, keep: Path | None = None) -> Outcome:
+    """Run the plan. modules: what the workers load. mode: one of MODES. keep: a folder for the workers' logs and what
+    the outside world saw.
 
     patience: after the last fault the cases are given up when none has written a checkpoint for that many seconds, or
     when BOUND times as many have gone. Raises whatever goes wrong with the run itself.
     """
     os.environ[workflow.SEED_VARIABLE] = str(plan.seed)
-    with stage(plan, workers=workers, modules=modules, keep=keep) as built:
+    with stage(plan, workers=workers, modules=modules, mode=mode, keep=keep) as built:
         backend, operator, lanes = Backend(plan, built), Operator(built, plan.seed), Lanes(plan, built)
 
         def is_over() -> bool:
@@ -62,6 +64,7 @@ def run(plan: Plan, *, workers: int, modules: str, patience: float, keep: Path |
             surprises=built.patient.surprises,
             ended=built.fleet.ended,
             given_up=built.fleet.given_up,
+            accompanied=accompanied(built.db),
         )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from benchmarks.chaos import outside, workflow
 from benchmarks.chaos.fleet import Fleet
+from benchmarks.chaos.modes import MODES
 from benchmarks.chaos.patience import Patience
 from benchmarks.chaos.plan import Plan
 from benchmarks.chaos.proxy import Proxy
@@ -28,7 +29,7 @@ SETTLING = 2.0
 class Stage:
     """What a run plays on. The workers reach PostgreSQL through the proxy, everybody else directly."""
 
-    def __init__(self, plan: Plan, servers: Servers, folder: Path, *, workers: int, modules: str):
+    def __init__(self, plan: Plan, servers: Servers, folder: Path, *, workers: int, modules: str, mode: str):
         urls = Urls(postgres=servers.postgres.url, valkey=servers.valkey.url)
         make_template(urls)
         self.servers, self.patient = servers, Patience()
@@ -52,7 +53,7 @@ class Stage:
             outside.FOLDER_VARIABLE: str(effects),
             "PYTHONPATH": str(ROOT),
         }
-        self.fleet = Fleet(env, folder / "logs", workers=workers)
+        self.fleet = Fleet([env | settings for settings in MODES[mode]], folder / "logs", workers=workers)
 
     def close(self) -> None:
         """Kill the workers, and let go of the rest."""
@@ -63,12 +64,12 @@ class Stage:
 
 
 @contextmanager
-def stage(plan: Plan, *, workers: int, modules: str, keep: Path | None = None) -> Iterator[Stage]:
+def stage(plan: Plan, *, workers: int, modules: str, mode: str, keep: Path | None = None) -> Iterator[Stage]:
     """A stage on fresh servers. keep: a folder that stays, for the workers' logs and what the outside world saw."""
     with tempfile.TemporaryDirectory(prefix="keepstep-chaos-") as temporary, Servers() as servers:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        built = Stage(plan, servers, folder, workers=workers, modules=modules)
+        built = Stage(plan, servers, folder, workers=workers, modules=modules, mode=mode)
         try:
             yield built
         finally:

@@ -25,6 +25,8 @@ psycopg2.extras.register_uuid()
 
 Row = sa.Row[Any]
 
+_IDLE = sa.text("select set_config('idle_in_transaction_session_timeout', :milliseconds, true)")
+
 log = logging.getLogger("keepstep.database")
 
 
@@ -34,7 +36,8 @@ class Database:
     pool_size: connections kept and, at the most, open. A connection is held for the length of one statement or
     transaction only, never while a step runs. ping: try each connection before use, so that a restart of the server
     between two calls goes unnoticed; it costs a round trip, and the engine, which tries again by itself, goes without.
-    prepare: run the hot statements as prepared ones.
+    prepare: run the hot statements as prepared ones. lease: seconds for which a transaction may do nothing; then
+    PostgreSQL ends it, so that whoever is frozen in the middle of one, or has vanished, keeps its locks from nobody.
     """
 
     def __init__(
@@ -45,8 +48,10 @@ class Database:
         application_name: str = "keepstep",
         ping: bool = False,
         prepare: bool = False,
+        lease: float = 10.0,
     ):
         self.url, self._pool_size, self._name, self._ping = url, pool_size, application_name, ping
+        self._idle = {"milliseconds": str(int(lease * 1000))}
         self._plans: Mapping[Any, Plan] = PLANS if prepare else {}
         self._engine: sa.Engine | None = None
         self._pid: int | None = None
@@ -153,6 +158,7 @@ class Database:
         with self._translated() as connection:
             connection = connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
+                connection.execute(_IDLE, self._idle)
                 yield connection
 
     @contextmanager
@@ -171,6 +177,7 @@ class Database:
             connection = connection.execution_options(isolation_level="READ COMMITTED")
             transaction = connection.begin()
             try:
+                connection.execute(_IDLE, self._idle)
                 yield connection
             finally:
                 if transaction.is_active:
@@ -199,11 +206,13 @@ class Database:
         """DatabaseUnavailable for whatever may pass by itself; else the error as it is."""
         where = without_password(self.url)
         if isinstance(error, PoolTimeout):
-            return DatabaseUnavailable(f"PostgreSQL at {where}: all {self._pool_size} connections are in use")
+            message = f"PostgreSQL at {where}: all {self._pool_size} connections are in use"
+            return DatabaseUnavailable(message, lost=False)
         if not may_pass(error):
             return error  # type: ignore[no-any-return]
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        return DatabaseUnavailable(f"PostgreSQL at {where} can't be reached, or can't work now: {reason}")
+        message = f"PostgreSQL at {where} can't be reached, or can't work now: {reason}"
+        return DatabaseUnavailable(message, lost=error.connection_invalidated or not _sqlstate(error))
 
     def dispose(self) -> None:
         """Close the connections of this process."""
@@ -235,7 +244,12 @@ def may_pass(error: DBAPIError) -> bool:
     """Whether the surroundings, not the statement, were at fault: worth trying again."""
     if error.connection_invalidated or isinstance(error, InterfaceError):
         return True
-    code = getattr(error.orig, "pgcode", None)
+    code = _sqlstate(error)
     if code is None:
         return isinstance(error, OperationalError)
     return code[:2] in _PASSING_CLASSES or code in _PASSING
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    """What PostgreSQL said; None if nothing was heard of it."""
+    return getattr(error.orig, "pgcode", None)

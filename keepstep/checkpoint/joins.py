@@ -60,7 +60,8 @@ def settle(
 ) -> None:
     """Look at a case that waits for branches: make what there is room for, join if all have ended, and so on upwards.
 
-    postpone: if it goes on waiting, let the sweep look later than now.
+    postpone: the sweep comes by, and will again: if somebody else has the case in hand, leave it to them; if it goes on
+    waiting, look later than now.
     """
     while True:
         looked = look(db, case, code, max_bytes=max_bytes, postpone=postpone)
@@ -109,7 +110,7 @@ def look(
 ) -> Looked:
     """Lock the case, and in a second statement look at what it waits for; make, join, or fail."""
     with db.transaction() as connection:
-        head = lock_head(connection, case)
+        head = lock_head(connection, case, patient=not postpone)
         if head is None or head.status != "waiting":
             return Looked()
         fan = connection.execute(sql.FAN, {"id": case, "seq": head.seq}).first()

@@ -55,28 +55,35 @@ Place = tuple[datetime, UUID, str]
 """Where a decision stands in the inbox: when it was asked, its case's id, its name."""
 
 
-def lock_head(connection: sa.Connection, case: UUID) -> Row | None:
-    """Lock the case's head for the rest of the transaction. None: the case has ended, or never began."""
-    return connection.execute(sql.LOCK_HEAD, {"id": case}).first()
+def lock_head(connection: sa.Connection, case: UUID, *, patient: bool = True) -> Row | None:
+    """Lock the case's head for the rest of the transaction. None: the case has ended, or never began.
+
+    patient: wait for whoever has it locked; otherwise it is None then, too.
+    """
+    return connection.execute(sql.LOCK_HEAD if patient else sql.LOCK_FREE_HEAD, {"id": case}).first()
 
 
-def deliver(db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None) -> Ring | None:
+def deliver(
+    db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None, patient: bool = True
+) -> Ring | None:
     """Match the case's open waits with signals that are there for them. None: nothing to ring for.
 
-    max_bytes: of the state, with what is delivered; None is no limit.
+    max_bytes: of the state, with what is delivered; None is no limit. patient: see `lock_head`.
     """
     with db.transaction() as connection:
-        head = lock_head(connection, case)
+        head = lock_head(connection, case, patient=patient)
         return None if head is None else deliver_locked(connection, head, code, max_bytes)
 
 
-def expire(db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None) -> Ring | None:
+def expire(
+    db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None, patient: bool = True
+) -> Ring | None:
     """Deliver first; then, if a wait's deadline has passed, go on as it says: a step, a default, or failure.
 
-    Otherwise it may be time to remind somebody.
+    Otherwise it may be time to remind somebody. patient: see `lock_head`.
     """
     with db.transaction() as connection:
-        head = lock_head(connection, case)
+        head = lock_head(connection, case, patient=patient)
         if head is None or head.status != "waiting":
             return None
         ring = deliver_locked(connection, head, code, max_bytes)

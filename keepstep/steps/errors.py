@@ -270,7 +270,11 @@ class CheckpointDamaged(KeepstepError):
 
 # ---------------------------------------------------------------------------------------------------- surroundings
 class DatabaseUnavailable(KeepstepError):
-    """PostgreSQL can't be reached."""
+    """PostgreSQL can't be reached, or can't do this now. lost: a connection is gone, not merely a statement refused."""
+
+    def __init__(self, message: str, *, lost: bool = True):
+        super().__init__(message)
+        self.lost = lost
 
 
 class BrokerUnavailable(KeepstepError):

@@ -42,7 +42,12 @@ def make_app(given: Settings) -> tuple[Celery, Engine]:
     app.conf.task_queues = [Queue(name) for name in queues]
     engine = Engine(
         settings=given,
-        db=Database(given.database_url, application_name="keepstep worker", prepare=given.prepared_statements),
+        db=Database(
+            given.database_url,
+            application_name="keepstep worker",
+            prepare=given.prepared_statements,
+            lease=given.lease_seconds,
+        ),
         registry=registry,
         bell=Bell(
             app,

@@ -30,7 +30,8 @@ class Engine:
         self._known = self.registry.known
         self._joins: dict[str, bool] = {}
         # of transactional steps: apart, because a step may keep one for long
-        self.transactions = Database(self.db.url, pool_size=1, application_name="keepstep step", ping=True)
+        lease = self.settings.lease_seconds
+        self.transactions = Database(self.db.url, pool_size=1, application_name="keepstep step", ping=True, lease=lease)
 
     def resize(self, threads: int) -> None:
         """Open as many connections as this many threads need: keepstep's own are held for a statement's length only."""

@@ -45,13 +45,17 @@ class Judge:
         self._watched.clear()
         self._settled_at = None
 
-    def observe(self, sightings: Iterable[Sighting], now: float) -> list[Dead]:
-        """Look once. now: monotonic seconds. The nodes that are proven dead by what has been seen so far."""
+    def observe(self, sightings: Iterable[Sighting], now: float, asked: float | None = None) -> list[Dead]:
+        """Look once. The nodes that are proven dead by what has been seen so far.
+
+        now: monotonic seconds, when the answer came. asked: when it was asked for. A database that stood still in
+        between showed nobody's silence but its own.
+        """
         if self._settled_at is None:
             self._settled_at = now + self._lease
         seen = list(sightings)
         self._watched = {s.id: self._watch(s, now) for s in seen}
-        return [dead for s in seen if (dead := self._verdict(s, now)) is not None]
+        return [dead for s in seen if (dead := self._verdict(s, now if asked is None else asked)) is not None]
 
     def _watch(self, sighting: Sighting, now: float) -> _Watch:
         before = self._watched.get(sighting.id)

@@ -182,7 +182,8 @@ class NodeThreads:
             act()
         except DatabaseUnavailable as error:
             log.warning("no sweep: %s", error)
-            self._sweep.forget()
+            if error.lost:  # else the nodes were in sight all the time
+                self._sweep.forget()
         except Exception:
             log.exception("a round of the sweep failed; the next one tries again")
 

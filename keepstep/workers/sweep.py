@@ -1,7 +1,8 @@
 """The sweep: what every node does for all cases, so that nothing depends on the broker or on one process.
 
 Each round: look whether other nodes are dead, look whether this node really runs what the database says, and, when it
-is this node's turn, look at the heads that are due.
+is this node's turn, look at the heads that are due. It waits for nobody's lock: a case that somebody has in hand is
+passed by, and looked at in the next round.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Sweep:
         self._suspects: dict[UUID, float] = {}  # lease -> when it was first seen without anybody executing it
         self._backlogged = set(queues)  # of what others put off nothing is known: look once
         self._turn = self._prune_at = 0.0
-        self._died = True  # of what happened before this node began nothing is known: look once
+        self._begun, self._undone_until = False, 0.0
 
     def round(self) -> None:
         """Look once at everything. Raises DatabaseUnavailable when there is nothing to look at."""
@@ -102,14 +103,16 @@ class Sweep:
         recovered = recovery.recover_executor(engine.db, engine.node_id, executor, engine.limits, charged=charged)
         self._ring("a pool process died", recovered)
         self._ring_again(ahead=DEATH_AHEAD)
+        self._look_for_undone()
         branches.sweep(engine, undone=True)
 
     # ------------------------------------------------------------------------------------------------ dead nodes
     def _judge_others(self) -> int:
         """Recover what dead nodes were running; how many other nodes live."""
         engine = self._engine
+        asked = time.monotonic()
         seen = nodes.others(engine.db, engine.node_id)
-        dead = self._judge.observe(seen, time.monotonic())
+        dead = self._judge.observe(seen, time.monotonic(), asked)
         for verdict in dead:
             pid = verdict.process.partition(":")[0]
             log.warning("node %s, pid %s on %s, is taken for dead: %s", verdict.id, pid, verdict.host, verdict.proof)
@@ -119,7 +122,8 @@ class Sweep:
                 recovered = recovery.recover_nodes(engine.db, ids, engine.limits, certain=certain)
                 self._ring("a node died" if certain else "a node is silent", recovered)
             nodes.remove(engine.db, [verdict.id for verdict in dead])
-            self._died, self._turn = True, 0.0
+            self._turn = 0.0
+            self._look_for_undone()
             self._ring_again(ahead=DEATH_AHEAD)
         return len(seen) - len(dead)
 
@@ -156,16 +160,22 @@ class Sweep:
             self._one_case(waits.expire, case)
         for case in recovery.undelivered(db, limits):
             self._one_case(waits.deliver, case)
-        branches.sweep(engine, undone=self._died)
-        self._died = False
+        # of what happened before this node began nothing is known: look once
+        branches.sweep(engine, undone=not self._begun or time.monotonic() < self._undone_until)
+        self._begun = True
         ring_hooks(engine)
         recovery.look_again(db, limits)
+
+    def _look_for_undone(self) -> None:
+        """For a lease from now on: what the dead had locked is passed over until then, at the most."""
+        self._undone_until = time.monotonic() + self._engine.settings.lease_seconds
 
     def _one_case(self, act: Callable[..., Ring | None], case: UUID) -> None:
         """One case that can't be moved must not keep the others."""
         engine = self._engine
         try:
-            ring = act(engine.db, case, engine.registry, max_bytes=engine.settings.max_state_bytes)
+            limit = engine.settings.max_state_bytes
+            ring = act(engine.db, case, engine.registry, max_bytes=limit, patient=False)  # it comes by again
         except DatabaseUnavailable:
             raise
         except Exception:

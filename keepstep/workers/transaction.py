@@ -21,7 +21,6 @@ from keepstep.checkpoint.database import Row, may_pass
 from keepstep.steps.errors import BadOutcome, DatabaseUnavailable
 from keepstep.workers.engine import Engine
 
-_IDLE = sa.text("select set_config('idle_in_transaction_session_timeout', :milliseconds, true)")
 _CHECK_DEFERRED = sa.text("set constraints all immediate")
 
 
@@ -96,8 +95,6 @@ def lend(engine: Engine, claimed: Claim) -> Iterator[Transaction | None]:
     try:
         with engine.transactions.undecided() as connection:
             _watch(connection.engine)
-            idle = str(int(engine.settings.lease_seconds * 1000))
-            connection.execute(_IDLE, {"milliseconds": idle})
             yield Transaction(connection)
     except DatabaseUnavailable as error:
         raise TransactionLost(str(error)) from error

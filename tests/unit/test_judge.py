@@ -129,6 +129,13 @@ def test_a_long_pause_of_the_judge_alone_is_no_proof_without_a_second_look_at_th
     assert one.observe([replace(FREE, beat=6)], 200.0) == []
 
 
+def test_a_database_that_stood_still_between_question_and_answer_proves_nothing() -> None:
+    one = settled()
+    one.observe([NODE], 120.0, asked=100.0)
+    assert one.observe([NODE], 140.0, asked=129.9) == []
+    assert one.observe([NODE], 140.1, asked=130.0) != []
+
+
 def test_a_node_that_went_and_came_back_is_watched_anew() -> None:
     one = settled()
     one.observe([FREE], 100.0)

@@ -18,6 +18,9 @@ select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_ti
  where h.id = :id for update of h
 """)
 
+# The same, unless somebody else has it locked: for whoever comes by again.
+LOCK_FREE_HEAD = text(f"{LOCK_HEAD} skip locked")
+
 # ---------------------------------------------------------------------------------------------------- what was sent
 # The open wait of this name, if the case is waiting for it now.
 OPEN_WAIT = text("""

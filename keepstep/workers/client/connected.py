@@ -44,7 +44,12 @@ class Connected:
         settings: Settings | None = None,
     ):
         self.settings = settings or read_settings(database_url=database_url, broker_url=broker_url)
-        self.db = Database(self.settings.database_url, application_name="keepstep client", ping=True)
+        self.db = Database(
+            self.settings.database_url,
+            application_name="keepstep client",
+            ping=True,
+            lease=self.settings.lease_seconds,
+        )
         self._bell = Bell(
             _publisher(self.settings),
             show_thread_ids=self.settings.show_thread_ids,
