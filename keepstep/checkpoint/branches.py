@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.blobs import keep
 from keepstep.checkpoint.database import Database, Row
-from keepstep.checkpoint.parked import LARGE, park
+from keepstep.checkpoint.parked import park
 from keepstep.checkpoint.ring import Ring, rings
 from keepstep.checkpoint.sql import branches as sql
 from keepstep.steps.keys import branch_run, branch_thread_id, case_id
@@ -22,20 +23,29 @@ CLEARED_AT_ONCE = 200
 """Cases that one transaction cancels."""
 
 
-def make(connection: sa.Connection, head: Row, fan: Row) -> list[Ring]:
-    """Make cases for the next of the list, as many as there is room for; the messages to send.
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """An item of the list. thread_id: that the step chose. large: its first state, if some of that is stored apart."""
+
+    number: int
+    kind: int
+    name: str | None
+    thread_id: str | None
+    large: str | None
+
+
+def make(db: Database, connection: sa.Connection, head: Row, fan: Row) -> tuple[list[Ring], bool]:
+    """Make cases for the next of the list, as many as there is room for; the messages, and whether there is more room.
 
     The parent's head is locked, and it waits for this fan-out: so nobody else makes them, and nobody leaves them.
     """
-    room = min(fan.max_running - fan.alive, fan.total - fan.made, BATCH)
-    if room <= 0 or head.paused:
-        return []
-    at = {"id": head.id, "seq": fan.seq}
+    some = [Listed(**each) for each in codec.decode(fan.next)] if fan.next else []
+    if not some:
+        return [], False
     kinds = codec.decode(fan.kinds)
-    some = connection.execute(sql.NEXT, at | {"made": fan.made, "limit": room, "large": LARGE}).all()
-    born = _bear(connection, head, fan, [(row, _thread_id(head, fan, kinds, row)) for row in some], kinds)
-    connection.execute(sql.MADE, at | {"made": fan.made + len(some)})
-    return born
+    named = [(each, _thread_id(head, fan, kinds, each)) for each in some]
+    born = _bear(db, connection, head, fan, named, kinds)
+    return born, fan.alive + len(born) < fan.max_running
 
 
 def clear(db: Database, case: UUID) -> None:
@@ -68,7 +78,7 @@ def left(db: Database, limit: int) -> list[UUID]:
     return [row.id for row in db.all(sql.LEFT, {"limit": limit})]
 
 
-def _thread_id(head: Row, fan: Row, kinds: list[dict[str, Any]], row: Row) -> str:
+def _thread_id(head: Row, fan: Row, kinds: list[dict[str, Any]], row: Listed) -> str:
     if row.thread_id is not None:
         return str(row.thread_id)
     number = row.number if row.name is None and fan.shape != "one" else None
@@ -76,31 +86,37 @@ def _thread_id(head: Row, fan: Row, kinds: list[dict[str, Any]], row: Row) -> st
 
 
 def _bear(
-    connection: sa.Connection, head: Row, fan: Row, some: Sequence[tuple[Row, str]], kinds: list[dict[str, Any]]
+    db: Database,
+    connection: sa.Connection,
+    head: Row,
+    fan: Row,
+    some: Sequence[tuple[Listed, str]],
+    kinds: list[dict[str, Any]],
 ) -> list[Ring]:
     ids = {row.number: case_id(kinds[row.kind]["workflow"], thread_id) for row, thread_id in some}
     parked = {row.number: park(row.large, codec.decode(row.large)) for row, _ in some if row.large is not None}
     params = {
         "id": head.id,
         "seq": fan.seq,
+        "made": some[-1][0].number + 1,
         "numbers": list(ids),
         "ids": list(ids.values()),
         "runs": [branch_run(head.run, fan.seq, number) for number in ids],
         "thread_ids": [thread_id for _, thread_id in some],
         "parked": [parked[row.number][0] if row.number in parked else None for row, _ in some],
     }
-    made = connection.execute(sql.BEAR, params).all()
+    made = db.within(connection, sql.BEAR, params)
     born = {row.number for row in made}
     for number in parked.keys() & born:  # now that there is a case for them
         keep(connection.execute, ids[number], parked[number][1])
     missing = [(row, thread_id) for row, thread_id in some if row.number not in born]
     again = _renamed(connection, head, fan, missing, ids) if missing else []
-    return rings(made) + (_bear(connection, head, fan, again, kinds) if again else [])
+    return rings(made) + (_bear(db, connection, head, fan, again, kinds) if again else [])
 
 
 def _renamed(
-    connection: sa.Connection, head: Row, fan: Row, missing: Sequence[tuple[Row, str]], ids: dict[int, UUID]
-) -> list[tuple[Row, str]]:
+    connection: sa.Connection, head: Row, fan: Row, missing: Sequence[tuple[Listed, str]], ids: dict[int, UUID]
+) -> list[tuple[Listed, str]]:
     """Those whose thread id an earlier visit's child has, under another one. The others are refused."""
     found = connection.execute(sql.TAKEN, {"ids": [ids[row.number] for row, _ in missing]})
     parents = {row.id: row.parent for row in found}

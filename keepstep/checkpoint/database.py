@@ -18,14 +18,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
 from keepstep.checkpoint.prepared import LOST, PLANS, Plan
+from keepstep.checkpoint.sql import hot
 from keepstep.config.settings import without_password
 from keepstep.steps.errors import DatabaseUnavailable
 
 psycopg2.extras.register_uuid()
 
 Row = sa.Row[Any]
-
-_IDLE = sa.text("select set_config('idle_in_transaction_session_timeout', :milliseconds, true)")
 
 log = logging.getLogger("keepstep.database")
 
@@ -146,6 +145,26 @@ class Database:
         with self.connect() as connection:
             return connection.execute(statement, params).rowcount
 
+    def within(self, connection: sa.Connection, statement: sa.Executable, params: Mapping[str, Any]) -> list[Row]:
+        """Run one statement on a connection that `connect` or `transaction` gave; all its rows. A hot one is prepared.
+
+        Behind a pooler it is DatabaseUnavailable, once: whoever tries again goes the ordinary way.
+        """
+        plan = self._plans.get(statement)
+        if plan is None:
+            return list(connection.execute(statement, params).all())
+        driver = connection.connection
+        try:
+            return plan.rows(driver, params)
+        except psycopg2.Error as error:
+            error.args = (_told(error),)
+            lost = error.pgcode in LOST
+            if lost:
+                log.warning("prepared statements don't last on this connection, going without: %s", error)
+                self._plans = {}
+            gone = lost or self.engine.dialect.is_disconnect(error, driver.driver_connection, None)
+            raise self._wrapped(error, gone=gone) from error
+
     @contextmanager
     def connect(self) -> Iterator[sa.Connection]:
         """A connection in autocommit. DatabaseUnavailable for whatever may pass by itself."""
@@ -158,7 +177,7 @@ class Database:
         with self._translated() as connection:
             connection = connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
-                connection.execute(_IDLE, self._idle)
+                self.within(connection, hot.IDLE, self._idle)
                 yield connection
 
     @contextmanager
@@ -177,7 +196,7 @@ class Database:
             connection = connection.execution_options(isolation_level="READ COMMITTED")
             transaction = connection.begin()
             try:
-                connection.execute(_IDLE, self._idle)
+                self.within(connection, hot.IDLE, self._idle)
                 yield connection
             finally:
                 if transaction.is_active:

@@ -18,7 +18,7 @@ from keepstep.checkpoint.blobs import fetching, keep, state_of
 from keepstep.checkpoint.chain import assemble
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.delta import DELTA_OVERHEAD
-from keepstep.checkpoint.parked import park, resolve
+from keepstep.checkpoint.parked import LARGE, park, resolve
 from keepstep.checkpoint.payloads import UNCHECKED, Payloads
 from keepstep.checkpoint.ring import Parent, Ring, parent_of
 from keepstep.checkpoint.sizes import too_large
@@ -36,13 +36,15 @@ Told = Callable[[UUID, int, list[Ring], bool], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What a look did. more: there is more to do at once. joined: the case goes on, or has ended.
+    """What a look did. more: there is more to do at once. open: it goes on waiting, and whoever came meanwhile left it.
 
-    seq: of the fan-out. above: what the case is itself a branch of, if it has ended; failed: not as completed.
+    joined: the case goes on, or has ended. seq: of the fan-out. above: what the case is itself a branch of, if it has
+    ended; failed: not as completed.
     """
 
     rings: list[Ring] = field(default_factory=list)
     more: bool = False
+    open: bool = False
     joined: bool = False
     seq: int = 0
     above: Parent | None = None
@@ -57,23 +59,24 @@ def settle(
     *,
     max_bytes: int | None = None,
     postpone: bool = False,
+    wait: bool = True,
 ) -> None:
     """Look at a case that waits for branches: make what there is room for, join if all have ended, and so on upwards.
 
     postpone: the sweep comes by, and will again: if somebody else has the case in hand, leave it to them; if it goes on
-    waiting, look later than now.
+    waiting, look later than now. wait: as of `look`.
     """
     while True:
-        looked = look(db, case, code, max_bytes=max_bytes, postpone=postpone)
+        looked = look(db, case, code, max_bytes=max_bytes, postpone=postpone, wait=wait)
         if looked.rings or looked.joined:
             tell(case, looked.seq, looked.rings, looked.joined)
         if looked.failed:
             branches.clear(db, case)
-        if looked.more:
+        if looked.more or (looked.open and worth_a_look(db, Parent(case=case, seq=looked.seq), failed=False)):
             continue
         if looked.above is None or not worth_a_look(db, looked.above, failed=looked.failed):
             return
-        case = looked.above.case
+        case, wait = looked.above.case, looked.failed
 
 
 def ended(db: Database, case: UUID, tell: Told, code: Payloads = UNCHECKED, *, max_bytes: int | None = None) -> None:
@@ -106,25 +109,38 @@ def put_off(db: Database, case: UUID) -> None:
 
 
 def look(
-    db: Database, case: UUID, code: Payloads = UNCHECKED, *, max_bytes: int | None = None, postpone: bool = False
+    db: Database,
+    case: UUID,
+    code: Payloads = UNCHECKED,
+    *,
+    max_bytes: int | None = None,
+    postpone: bool = False,
+    wait: bool = True,
 ) -> Looked:
-    """Lock the case, and in a second statement look at what it waits for; make, join, or fail."""
+    """Lock the case, and in a second statement look at what it waits for; make, join, or fail.
+
+    wait: for others who look at this case just now. Otherwise they are left to it: they look again afterwards.
+    """
     with db.transaction() as connection:
-        head = lock_head(connection, case, patient=not postpone)
+        if wait or postpone:
+            head = lock_head(connection, case, patient=not postpone)
+        else:
+            head = next(iter(db.within(connection, sql.LOCK_TO_LOOK, {"id": case, "key": case.int >> 65})), None)
         if head is None or head.status != "waiting":
             return Looked()
-        fan = connection.execute(sql.FAN, {"id": case, "seq": head.seq}).first()
+        at = {"id": case, "seq": head.seq}
+        limits = {"large": LARGE, "most": 0 if head.paused else branches.BATCH}
+        fan = next(iter(db.within(connection, sql.FAN, at | limits)), None)
         if fan is None:
             return Looked()
         if fan.bad is not None:
             return _fail(connection, head, fan)
         if fan.made == fan.total and fan.alive == 0:
             return _join(connection, head, fan, code, max_bytes)
-        made = branches.make(connection, head, fan)
+        made, more = branches.make(db, connection, head, fan)
         if postpone:
-            connection.execute(sql.LOOK_LATER, {"id": case, "seq": head.seq})
-        more = not head.paused and fan.made < fan.total and fan.alive < fan.max_running
-        return Looked(rings=made, more=more, seq=fan.seq)
+            connection.execute(sql.LOOK_LATER, at)
+        return Looked(rings=made, more=more, open=not head.paused, seq=fan.seq)
 
 
 def _fail(connection: sa.Connection, head: Row, fan: Row) -> Looked:

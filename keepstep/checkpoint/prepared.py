@@ -35,6 +35,10 @@ _TYPES = {
     "seq": "int",
     "parent_seq": "int",
     "failed": "bool",
+    "key": "int8",
+    "large": "int",
+    "made": "int",
+    "most": "int",
     "attempt": "int",
     "schema_version": "int",
     "weight": "int",
@@ -89,10 +93,18 @@ PLANS = {
     hot.COMMIT: Plan("keepstep_commit", hot.COMMIT),
     hot.COMPLETE: Plan("keepstep_complete", hot.COMPLETE),
     hot.ONWARD: Plan("keepstep_onward", hot.ONWARD),
+    hot.IDLE: Plan("keepstep_idle", hot.IDLE),
     batch.CLAIM_MANY: Plan(
         "keepstep_claim_many", batch.CLAIM_MANY, {"id": "uuid[]", "seq": "int[]", "lease": "uuid[]"}
     ),
     batch.COMMIT_MANY: Plan("keepstep_commit_many", batch.COMMIT_MANY, batch.TYPES),
     reads.VISITS: Plan("keepstep_visits", reads.VISITS, {"steps": "text[]", "after": "int"}),
     branches.WORTH_A_LOOK: Plan("keepstep_worth_a_look", branches.WORTH_A_LOOK),
+    branches.LOCK_TO_LOOK: Plan("keepstep_lock_to_look", branches.LOCK_TO_LOOK),
+    branches.FAN: Plan("keepstep_fan", branches.FAN),
+    branches.BEAR: Plan(
+        "keepstep_bear",
+        branches.BEAR,
+        {"numbers": "int[]", "ids": "uuid[]", "runs": "uuid[]", "thread_ids": "text[]", "parked": "text[]"},
+    ),
 }

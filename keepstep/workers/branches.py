@@ -34,17 +34,17 @@ def follow(engine: Engine, claimed: Claim, decision: Decision) -> None:
         elif claimed.parent is not None:
             failed = decision.status != Status.COMPLETED
             if patient(CLAIM)(joins.worth_a_look, engine.db, claimed.parent, failed=failed):
-                patient(CLAIM)(look, engine, claimed.parent.case)
+                patient(CLAIM)(look, engine, claimed.parent.case, wait=failed)
     except DatabaseUnavailable as error:
         log.warning("case %s: its branches, or its parent, are left to the sweep: %s", claimed.delivery.case, error)
     except Exception:  # the step itself is done, and must not be taken for failed
         log.exception("case %s: an error; the sweep looks at its branches, or its parent", claimed.delivery.case)
 
 
-def look(engine: Engine, case: UUID, *, postpone: bool = False) -> None:
-    """Look at a case that waits for branches: make what there is room for, and join. postpone: see `joins.settle`."""
+def look(engine: Engine, case: UUID, *, postpone: bool = False, wait: bool = True) -> None:
+    """Look at a case that waits for branches: make what there is room for, and join. postpone, wait: see `joins`."""
     limit = engine.settings.max_state_bytes
-    joins.settle(engine.db, case, _telling(engine), engine.registry, max_bytes=limit, postpone=postpone)
+    joins.settle(engine.db, case, _telling(engine), engine.registry, max_bytes=limit, postpone=postpone, wait=wait)
 
 
 def look_above(engine: Engine, case: UUID) -> None:

@@ -241,7 +241,7 @@ def test_no_more_than_max_running_are_unfinished_at_a_time(runner: Runner) -> No
     assert runner.get(case).state["results"] == list(range(5))
 
 
-def test_ten_thousand_are_worked_off_by_a_cursor(runner: Runner, db: Database) -> None:
+def test_a_list_that_is_longer_than_its_window_is_worked_off_by_a_cursor(runner: Runner, db: Database) -> None:
     runner.start("fanning", "A", {"over": [{"n": n} for n in range(1500)]})
     runner.run_until(status="waiting")
     assert db.all(sa.text("select made, total, max_running from keepstep.fans"))[0] == (1000, 1500, 1000)

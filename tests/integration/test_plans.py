@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from uuid import uuid4
 
@@ -72,8 +73,8 @@ PINNED = {
     "effects": (steering.EFFECTS, {"id": ONE, "after": 1}),
     "reopen_waits": (steering.REOPEN_WAITS, {"source": ONE, "id": ONE, "at": 1, "new_seq": 2}),
     "worth_a_look": (branches.WORTH_A_LOOK, {"parent": ONE, "parent_seq": 1, "failed": True}),
-    "fan": (branches.FAN, {"id": ONE, "seq": 1}),
-    "next_branches": (branches.NEXT, {"id": ONE, "seq": 1, "made": 0, "limit": 10, "large": 9}),
+    "lock_to_look": (branches.LOCK_TO_LOOK, {"id": ONE, "key": 1}),
+    "fan": (branches.FAN, {"id": ONE, "seq": 1, "large": 9, "most": 10}),
     "gather": (branches.GATHER, {"id": ONE, "seq": 1}),
     "clear": (branches.CLEAR, {"id": ONE, "seq": 1, "limit": 10, "error": "{}"}),
     "due_fans": (branches.DUE, {"limit": 10}),
@@ -105,6 +106,34 @@ def test_the_sweep_looks_at_no_waiting_case(crowded: Database) -> None:
         plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain (analyze) {statement}"), params))
         assert "heads_due" in plan, plan
         assert "Rows Removed by Filter" not in plan, f"{name} passes over waiting cases:\n{plan}"
+
+
+def test_a_few_branches_of_a_long_list_are_made_without_reading_it(crowded: Database) -> None:
+    """Not even where nothing is known of the list yet, because it was written just now."""
+    for made in (
+        "cases (id, run, workflow, thread_id, input) values (:id, :id, 'w', 'A', '{}')",
+        "fans (case_id, seq, shape, on_error, max_running, total, made, kinds)"
+        " values (:id, 1, 'list', 'fail', 10, 5000, 4000, :kinds)",
+        "branches (case_id, seq, number, kind, payload) select :id, 1, n, 0, '{}' from generate_series(0, 4999) n",
+    ):
+        kind = {"workflow": "w.branches", "step": "s", "queue": "q", "timeout": 1, "in_doubt": "retry"}
+        kinds = json.dumps([{**kind, "schema_version": 1, "pinned": True}])
+        crowded.run(sa.text(f"insert into keepstep.{made}"), {"id": ONE, "kinds": kinds})
+    ten = range(4000, 4010)
+    bear = {
+        "id": ONE,
+        "seq": 1,
+        "made": 4010,
+        "numbers": list(ten),
+        "parked": [None for _ in ten],
+        "ids": [uuid4() for _ in ten],
+        "runs": [uuid4() for _ in ten],
+        "thread_ids": [f"T{n}" for n in ten],
+    }
+    for statement, params in ((branches.FAN, PINNED["fan"][1]), (branches.BEAR, bear)):
+        plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain (analyze) {statement}"), params))
+        read = re.findall(r"actual time=\S+ rows=(\S+) loops=(\d+)", plan)
+        assert 10 <= max(float(rows) * int(loops) for rows, loops in read) <= 100, plan
 
 
 def test_a_hundred_thousand_messages_of_a_stream_are_not_read_for_a_decision(db: Database) -> None:

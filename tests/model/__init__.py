@@ -11,6 +11,7 @@
 | `crashes.py` | which deaths are the step's own fault |
 | `deploy.py` | two versions of the code at once |
 | `join.py` | children that end at once, a list that is worked off by a cursor, failures and rewinds |
+| `looks.py` | who looks at the parent when many children end at once |
 
 Each model has a table `RULES`: the name of a rule of the protocol, and what goes wrong without it. The tests take each
 rule away and want to see exactly that: so no rule stays in the table that nothing needs, and no model stays that has

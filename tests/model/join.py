@@ -5,8 +5,8 @@ The list of items is checkpointed with the parent's own commit. Children are the
 ends commits, and then, in a statement of its own, tries to join: that statement sees the children as they were when it
 began, and the parent's row as it is when the lock is given. Whatever takes the parent away from its children notes in
 the same transaction that they are left; they are cancelled afterwards, one by one, until none is left and the note
-goes. Bounds: `items`, one rewind or cancellation by an operator, `faults`: failures of a child, results that don't fit,
-and deaths before a child joins.
+goes. Who looks when many end at once is `looks.py`'s. Bounds: `items`, one rewind or cancellation by an operator,
+`faults`: failures of a child, results that don't fit, and deaths before a child joins.
 """
 
 from __future__ import annotations

@@ -12,12 +12,25 @@ from typing import Any
 import pytest
 
 from keepstep.steps.moves import MOVES, Status
-from tests.model import crashes, deadline, deploy, doubt, doubt_world, join, signals, steering, step, step_sweep
+from tests.model import (
+    crashes,
+    deadline,
+    deploy,
+    doubt,
+    doubt_world,
+    join,
+    looks,
+    signals,
+    steering,
+    step,
+    step_sweep,
+)
 from tests.model.crashes import Crashes
 from tests.model.deadline import Deadline
 from tests.model.deploy import Deploy
 from tests.model.doubt import Doubt
 from tests.model.join import Join
+from tests.model.looks import Looks
 from tests.model.search import Real, explore
 from tests.model.signals import Signals
 from tests.model.steering import Steering
@@ -30,6 +43,7 @@ MODELS: dict[ModuleType, tuple[Any, ...]] = {
     signals: (Signals("decision"), Signals("votes"), Signals("all"), Signals("stream")),
     deadline: (Deadline(),),
     join: (Join(items=2), Join(items=2, on_error="fail")),
+    looks: (Looks(), Looks(on_error="collect")),
     crashes: tuple(Crashes(kind) for kind in crashes.RULES),
     deploy: (Deploy(), Deploy(removed=True), Deploy(tightened=True), Deploy(replaced=True)),
 }
@@ -39,6 +53,7 @@ ONLY_IN_MUTATIONS = {
     signals: {"begin"},
     deadline: set[str](),
     join: {"look", "begin"},
+    looks: {"ask too early"},
 }
 """Actions that happen only when a rule is left out."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from keepstep.checkpoint.sql.hot import ADVANCE, END_CASE, FREE, GRID, guard
-from keepstep.checkpoint.sql.signals import GO_ON
+from keepstep.checkpoint.sql.signals import GO_ON, LOCKED_HEAD
 from keepstep.checkpoint.sql.sweep import NOW
 
 # The step's checkpoint, and with it the whole list. No case of a branch is made yet.
@@ -42,44 +42,57 @@ select true as worth from keepstep.fans f
                 else not exists (select {_LIVE}) end)
 """)
 
-# The fan-out that the locked case waits for. bad: the first branch that failed, where that fails the case.
+# As LOCK_HEAD of the signals, of a case that nobody else looks at just now: no row if somebody does. Who looks is known
+# by this lock of the transaction, and looks again after it, so whoever comes in vain has nothing to wait for.
+LOCK_TO_LOOK = text(f"""
+with mine as materialized (select pg_try_advisory_xact_lock(:key) as looks)
+{LOCKED_HEAD.replace(" where ", " where (select looks from mine) and ")}
+""")
+
+# The fan-out that the locked case waits for. bad: the first branch that failed, where that fails the case. next: the
+# next of the list, as many as there is room for, as JSON; `large`: a first state of which something is stored apart.
 FAN = text(f"""
 select f.seq, f.shape, f.into_field, f.then_target::text as then_target, f.on_error, f.max_running, f.total, f.made,
-       f.kinds::text as kinds, {_ALIVE} as alive,
+       f.kinds::text as kinds, a.alive,
        case when f.on_error = 'fail' then least(
          (select min(branch) from (select k.branch from keepstep.cases k
                                     where {_OF} and k.status in ('failed', 'cancelled') offset 0) bad),
          (select min(b.number) from keepstep.branches b
-           where b.case_id = f.case_id and b.seq = f.seq and b.error is not null)) end as bad
-  from keepstep.fans f where f.case_id = :id and f.seq = :seq and f.fate is null
+           where b.case_id = f.case_id and b.seq = f.seq and b.error is not null)) end as bad,
+       (select json_agg(json_build_object('number', n.number, 'kind', n.kind, 'name', n.name,
+                                          'thread_id', n.thread_id, 'large', n.large) order by n.number) from (
+          select b.number, b.kind, b.name, b.thread_id,
+                 case when strpos(b.payload::text, '"$blob"') > 0 or octet_length(b.payload::text) >= :large
+                      then b.payload::text end as large
+            from keepstep.branches b
+           where b.case_id = f.case_id and b.seq = f.seq and b.number >= f.made
+           order by b.number limit least(:most, f.max_running - a.alive)) n)::text as next
+  from keepstep.fans f cross join lateral (select {_ALIVE} as alive) a
+ where f.case_id = :id and f.seq = :seq and f.fate is null
 """)
 
 # ------------------------------------------------------------------------------------------------------ making cases
-# The next of the list. large: a first state of which something is stored apart.
-NEXT = text("""
-select number, kind, name, thread_id,
-       case when strpos(payload::text, '"$blob"') > 0 or octet_length(payload::text) >= :large
-            then payload::text end as large
-  from keepstep.branches
- where case_id = :id and seq = :seq and number >= :made order by number limit :limit
-""")
-
-# Their cases, with what their messages need. No row for a thread id that is taken.
+# Their cases, with what their messages need. No row for a thread id that is taken. Each branch is read by its own key:
+# in a plain join the whole list would be read, for every few cases that there is room for. made: the cursor.
 BEAR = text(f"""
-with r as (
+with m as (
+  update keepstep.fans set made = greatest(made, :made) where case_id = :id and seq = :seq
+), r as (
   select * from unnest(cast(:numbers as int[]), cast(:ids as uuid[]), cast(:runs as uuid[]),
                        cast(:thread_ids as text[]), cast(:parked as text[])) as r (number, id, run, thread_id, parked)
 ), b as (
   select r.number, r.id, r.run, r.thread_id, coalesce(cast(r.parked as json), b.payload) as payload,
          coalesce(b.input, b.payload) as input, kind.*,
          case when kind.pinned then p.queue end as pinned_queue, p.priority
-    from r
-    join keepstep.branches b on b.case_id = :id and b.seq = :seq and b.number = r.number
-    join keepstep.fans f on f.case_id = b.case_id and f.seq = b.seq
-    join keepstep.cases p on p.id = b.case_id
+    from keepstep.fans f
+    join keepstep.cases p on p.id = f.case_id
+   cross join r
+   cross join lateral (select * from keepstep.branches b
+                        where b.case_id = :id and b.seq = :seq and b.number = r.number limit 1) b
    cross join lateral json_to_record(f.kinds -> b.kind) as kind
          (workflow text, step text, queue text, timeout float8, in_doubt text, heartbeat_timeout float8,
           schema_version int, hooks text[], secrets text[], pinned boolean)
+   where f.case_id = :id and f.seq = :seq
 ), c as (
   insert into keepstep.cases
          (id, run, workflow, thread_id, parent, parent_seq, branch, input, hooks, secrets, queue, priority)
@@ -111,8 +124,6 @@ TAKEN = text("select id, parent from keepstep.cases where id = any(cast(:ids as 
 REFUSE = text("""
 update keepstep.branches set error = cast(:error as json) where case_id = :id and seq = :seq and number = :number
 """)
-
-MADE = text("update keepstep.fans set made = :made where case_id = :id and seq = :seq")
 
 # ----------------------------------------------------------------------------------------------------------- the join
 CASE_OF_BRANCH = """lateral (

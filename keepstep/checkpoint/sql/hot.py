@@ -182,6 +182,9 @@ insert into keepstep.attempts (case_id, seq, step, attempt, lease, node, outcome
 select h.id, h.seq, h.step, h.attempt, :lease, :owner, :outcome, cast(:error as json), cast(:cost as json),
        clock_timestamp() - make_interval(secs => :took) from h"""
 
+# The first statement of a transaction of several: it is ended when it does nothing for so long.
+IDLE = text("select set_config('idle_in_transaction_session_timeout', :milliseconds, true)")
+
 # Whether an attempt still holds its lease, so that its result will be taken.
 LEASE_HELD = text("select 1 from keepstep.heads where id = :id and lease = :lease")
 

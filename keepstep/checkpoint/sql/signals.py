@@ -10,13 +10,14 @@ from sqlalchemy import text
 
 from keepstep.checkpoint.sql.hot import ANEW, END_CASE, FREE, QUEUED_DUE, guard
 
-# Lock order: the head, then everything else of its case.
-LOCK_HEAD = text("""
+LOCKED_HEAD = """
 select h.id, h.workflow, h.seq, h.status, h.step, h.paused, h.due_at <= clock_timestamp() as due, h.pinned_queue,
        h.priority, h.schema_version, k.thread_id, k.run, k.parent, k.parent_seq
   from keepstep.heads h join keepstep.cases k on k.id = h.id
- where h.id = :id for update of h
-""")
+ where h.id = :id for update of h"""
+"""Lock order: the head, then everything else of its case."""
+
+LOCK_HEAD = text(LOCKED_HEAD)
 
 # The same, unless somebody else has it locked: for whoever comes by again.
 LOCK_FREE_HEAD = text(f"{LOCK_HEAD} skip locked")
