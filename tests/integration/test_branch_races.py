@@ -111,7 +111,7 @@ ACTS: dict[str, Callable[[Stage], Any]] = {
     "restart": lambda s: s.client.restart(WF, "A", repeat_effects=True),
     "skip": lambda s: s.client.skip(WF, "A", update={"results": []}),
     "pause": lambda s: s.client.pause(WF, "A"),
-    "look": lambda s: branches.look(s.engine, PARENT, postpone=True),
+    "look": lambda s: branches.look(s.engine, PARENT),
 }
 
 PAIRS = [
