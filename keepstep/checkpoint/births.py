@@ -109,9 +109,9 @@ def start_many(
         if theirs is not None:
             done |= _insert(theirs, workflow, some, common | {"lent": True}, terms)
             continue
-        with db.transaction() as own:
-            own.execute(births.LOCK_TIMEOUT, {"milliseconds": str(LOCK_TIMEOUT_MS)})
-            done |= _insert(lent(own), workflow, some, common, terms)
+        is_one_statement = not any(case.first.blobs for case in some)
+        with db.connect() if is_one_statement else db.transaction() as own:
+            done |= _insert(lent(own), workflow, some, common | {"patience": str(LOCK_TIMEOUT_MS)}, terms)
     return [done[case.run] for case in planned]
 
 
@@ -139,6 +139,7 @@ def _common(workflow: Workflow, terms: Terms) -> dict[str, Any]:
         "pinned_queue": terms.queue,
         "priority": terms.priority,
         "lent": False,
+        "patience": None,
     }
 
 

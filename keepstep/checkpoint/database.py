@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import select
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 import psycopg2
 import psycopg2.extras
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
@@ -33,8 +34,9 @@ class Database:
     """Runs statements: each alone in autocommit, or several in one transaction.
 
     pool_size: connections kept and, at the most, open. A connection is held for the length of one statement or
-    transaction only, never while a step runs. ping: try each connection before use, so that a restart of the server
-    between two calls goes unnoticed; it costs a round trip, and the engine, which tries again by itself, goes without.
+    transaction only, never while a step runs. ping: try a connection before use if the server has said something on
+    it meanwhile, such as that it ends, so that a restart between two calls goes unnoticed; the engine, which tries
+    again by itself, goes without.
     prepare: run the hot statements as prepared ones. lease: seconds for which a transaction may do nothing; then
     PostgreSQL ends it, so that whoever is frozen in the middle of one, or has vanished, keeps its locks from nobody.
     """
@@ -83,7 +85,6 @@ class Database:
             pool_size=self._pool_size,
             max_overflow=0,
             pool_timeout=10,
-            pool_pre_ping=self._ping,
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,  # a state may hold secrets, and an error goes to the log
             connect_args={
@@ -97,6 +98,8 @@ class Database:
             },
         )
         sa.event.listen(engine, "handle_error", _without_values)
+        if self._ping:
+            sa.event.listen(engine, "checkout", _ping_if_told)
         return engine
 
     def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
@@ -238,6 +241,18 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=self._pid == os.getpid())
             self._engine = None
+
+
+def _ping_if_told(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Refuse a connection that has ended, for the pool to open another one. One that nothing came on is fine."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if not poll.poll(0):
+        return
+    try:
+        connection.cursor().execute("select 1")
+    except psycopg2.Error as error:
+        raise DisconnectionError(str(error)) from error
 
 
 def _without_values(context: sa.engine.ExceptionContext) -> None:

@@ -23,6 +23,7 @@ from keepstep.steps.keys import (
     arguments_that_differ,
     check_call_name,
     digest_of,
+    idempotency_key,
     once_key,
     same_arguments,
     why_unstorable,
@@ -87,7 +88,6 @@ class Call:
     detail: Any = None
     spent: Cost = field(default_factory=dict, init=False)
     key_read: bool = field(default=False, init=False)
-    _key: UUID
     _run: UUID
     _connection: Any = field(default=None, repr=False)  # of a transactional step
     _is_cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
@@ -100,7 +100,7 @@ class Call:
     def key(self) -> str:
         """The idempotency key: a UUID, the same on every attempt of this step. Reading it is remembered."""
         self.key_read = True
-        return str(self._key)
+        return str(idempotency_key(self._run, self.seq, self.step))
 
     @property
     def headers(self) -> dict[str, str]:

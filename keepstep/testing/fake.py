@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from keepstep.config.logs import case_logger
 from keepstep.steps.call import Call
-from keepstep.steps.keys import case_id, idempotency_key
+from keepstep.steps.keys import case_id
 
 _RUN = UUID("0b1f6a64-6f0e-5d8e-9c55-0f6a5d0d7c11")
 
@@ -42,7 +42,6 @@ def fake_call(
         deadline=datetime.now(UTC) + timedelta(hours=1) if deadline is None else deadline,
         log=case_logger(workflow, thread_id, step, seq),
         detail=detail,
-        _key=idempotency_key(run, seq, step),
         _run=run,
         _connection=connection,
         _is_cancelled=lambda: cancelled,

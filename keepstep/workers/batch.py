@@ -19,6 +19,7 @@ from uuid import uuid4
 from keepstep.checkpoint.claims import Claim, claim_many, give_back
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.steps.decide import Decision
+from keepstep.workers.branches import concerned
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
 from keepstep.workers.patience import CLAIM, COMMIT, patient
@@ -57,7 +58,7 @@ class Batch:
     def keep(self, claim: Claim, decision: Decision, took: float) -> bool:
         """Keep a decision to commit it with the others. False: it is one to be carried out by itself."""
         with self._lock:
-            if decision.move != "advance":
+            if decision.move not in ("advance", "complete") or concerned(claim, decision):
                 return False  # the watching thread goes on looking: this one's own commit may take long
             self._since = None
             self._done.append(Done(claim=claim, decision=decision, took=took))

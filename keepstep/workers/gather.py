@@ -46,8 +46,7 @@ class Gather:
         """A message has arrived."""
         self._waiting.append(request)
         if self.pace.expected(request.name) is not None:
-            is_quick = self._seconds(request) is not None
-            self._room.want((self._most - 1) * self._slots.initial_value if is_quick else 0)
+            self._room.want(self._share(request) * self._slots.initial_value)
         self._ask()
 
     def close(self) -> None:
@@ -97,6 +96,12 @@ class Gather:
                 seconds += more
         self._waiting.extendleft(reversed(passed))
         return group
+
+    def _share(self, request: Any) -> int:
+        """How many more messages a process has room for: a batch in hand, and one that waits; none if it isn't quick."""
+        seconds = self._seconds(request)
+        batch = 1 if seconds is None else min(self._most, math.ceil(COMPANY_SECONDS / max(seconds, 1e-6)))
+        return 0 if batch == 1 else 2 * batch - 1
 
     def _seconds(self, request: Any) -> float | None:
         """What a request is expected to take, if it is known to be quick and may be joined with others."""

@@ -17,7 +17,6 @@ from keepstep.checkpoint.database import Database
 from keepstep.config.logs import case_logger
 from keepstep.steps.call import MAX_BYTES, Begun, Call, Cost
 from keepstep.steps.errors import DatabaseUnavailable, LeaseLost
-from keepstep.steps.keys import idempotency_key
 from keepstep.steps.secret import Cover
 from keepstep.workers.failpoints import reach
 from keepstep.workers.interrupt import END, SOFT_LIMIT
@@ -47,7 +46,6 @@ def make_call(
         deadline=claim.deadline,
         log=log,
         detail=claim.detail,
-        _key=idempotency_key(claim.run, claim.delivery.seq, claim.step),
         _run=claim.run,
         _is_cancelled=_asking(claim, db),
         _ledger=Recording(claim, db, log),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 QUICK = 0.01
 """Seconds. What takes longer on the average is worth a message of its own."""
-KNOWN = 3
+KNOWN = 1
 """Measurements from which on an average is believed."""
 _NEWEST = 0.2
 """The weight of the newest measurement in the average."""

@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 
 log = logging.getLogger("keepstep.publish")
 
-MOST = 16
+MOST = 32
 """Messages that are taken at once, at the most: other workers want some, too."""
 
 

@@ -23,7 +23,7 @@ def _of_rows(one: str) -> str:
 # suspected of it. What somebody else has locked just now is passed over. Repeated, it recognises its own leases.
 CLAIM_MANY = text(f"""
 with asked as materialized (
-  select set_config('synchronous_commit', 'off', true) as flush
+  select set_config('synchronous_commit', 'off', true) as flush, cast(:known as jsonb) as known
 ), m as (
   select * from unnest(cast(:id as uuid[]), cast(:seq as int[]), cast(:lease as uuid[])) as m (id, seq, lease)
 ), l as materialized (
@@ -31,7 +31,7 @@ with asked as materialized (
    where asked.flush is not null
      and ((h.{hot.guard("claim")} and not h.paused and h.in_doubt = 'retry' and h.doubt is null and h.crashes = 0)
           or (h.status = 'running' and h.lease = m.lease))
-     and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
+     and h.schema_version <= (asked.known ->> h.workflow)::int
      for update of h skip locked
 ), claimed as (
   update keepstep.heads h
@@ -66,19 +66,27 @@ _COLUMNS = {
 }
 """The parameters of COMMIT_MANY are those of COMMIT, each as an array with an item for each case."""
 
-# Write the checkpoints and move the heads on, each fenced by its own lease. The rows say which ones were.
+# Write the checkpoints and move the heads on, or end the cases, each fenced by its own lease. The rows say which.
 COMMIT_MANY = text(f"""
 with m as (
   select * from unnest({", ".join(f"cast(:{name} as {kind}[])" for name, kind in _COLUMNS.items())})
                 as m ({", ".join(f"_{name}" for name in _COLUMNS)})
-), h as (
+), advanced as (
   update keepstep.heads
      set {_of_rows(hot.ADVANCED)}
     from m
-   where {_of_rows(hot.FENCE)}
+   where {_of_rows(hot.FENCE)} and m._status <> 'completed'
   returning id, seq, paused, queue, priority
-), k as ({_of_rows(hot.CHECKPOINT)} join m on m._id = h.id)
-select id, seq, paused, queue, priority from h
+), gone as (
+  delete from keepstep.heads using m where {_of_rows(hot.FENCE)} and m._status = 'completed' returning id, seq
+), ended as (
+  select id, seq + 1 as seq, false as paused, cast(null as text) as queue, cast(null as smallint) as priority from gone
+), h as (
+  select * from advanced union all select * from ended
+), k as ({_of_rows(hot.CHECKPOINT)} join m on m._id = h.id
+), c as (
+  {hot.END_CASE.format(h="ended", status="'completed'", error="null")})
+select * from h
 """)
 
 TYPES = {name: f"{kind}[]" for name, kind in _COLUMNS.items()}

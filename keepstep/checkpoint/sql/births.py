@@ -10,12 +10,17 @@ from keepstep.checkpoint.sql.hot import GRID
 # transaction, so it is safe inside the caller's own. The rows come sorted by id, so that two such statements never wait
 # for each other; they are told apart by `run`, so that the same thread id twice in one statement makes one case. All
 # types are said, because drivers differ in what they send. `lent`: in the caller's transaction, of whose end we may
-# never hear, so the sweep looks at the case as soon as it sees it.
+# never hear, so the sweep looks at the case as soon as it sees it. `patience`: milliseconds to wait for another
+# transaction that is starting the same thread id; null: as long as the caller's own transaction says.
 START = text(f"""
-with r as (
-  select * from unnest(cast(:ids as uuid[]), cast(:runs as uuid[]), cast(:thread_ids as text[]),
-                       cast(:inputs as text[]), cast(:payloads as text[]))
-                    as r (id, run, thread_id, input, payload)
+with asked as materialized (
+  select case when cast(:patience as text) is null then ''
+              else set_config('lock_timeout', cast(:patience as text), true) end as patience
+), r as (
+  select r.* from asked, unnest(cast(:ids as uuid[]), cast(:runs as uuid[]), cast(:thread_ids as text[]),
+                                cast(:inputs as text[]), cast(:payloads as text[]))
+                             as r (id, run, thread_id, input, payload)
+   where asked.patience is not null
 ), c as (
   insert into keepstep.cases (id, run, workflow, thread_id, tags, input, retention, secrets, hooks, queue,
                               priority)
@@ -68,5 +73,5 @@ update keepstep.heads
  where id = :id
 """)
 
-# A start of its own doesn't wait for ever on another transaction that is starting the same thread id.
+# A restart doesn't wait for ever on another transaction that is starting the same thread id.
 LOCK_TIMEOUT = text("select set_config('lock_timeout', :milliseconds, true)")

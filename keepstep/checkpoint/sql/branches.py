@@ -173,7 +173,7 @@ JOIN_LAST = text(f"""
 with gone as (
   delete from keepstep.heads where id = :id and seq = :seq and {guard("join")} returning id, seq, schema_version
 ), h as (select id, seq + 1 as seq, schema_version from gone), {_CLOSE}, {_CHECKPOINT}, c as (
-  {END_CASE.format(status="'completed'", error="null")})
+  {END_CASE.format(h="h", status="'completed'", error="null")})
 select seq from h
 """)
 
@@ -181,7 +181,7 @@ select seq from h
 JOIN_FAIL = text(f"""
 with h as (
   delete from keepstep.heads where id = :id and seq = :seq and {guard("join")} returning id, seq
-), {_CLOSE}, c as ({END_CASE.format(status="'failed'", error="cast(:error as json)")})
+), {_CLOSE}, c as ({END_CASE.format(h="h", status="'failed'", error="cast(:error as json)")})
 select seq from h
 """)
 
@@ -216,7 +216,7 @@ with l as materialized (
 ), f as (
   update keepstep.fans set fate = 'left', closed_at = clock_timestamp() from h where case_id = h.id and fate is null
   returning case_id
-), c as ({END_CASE.format(status="'cancelled'", error="cast(:error as json)")})
+), c as ({END_CASE.format(h="h", status="'cancelled'", error="cast(:error as json)")})
 select h.id, exists (select from f where f.case_id = h.id) as fans_out from h
 """)
 

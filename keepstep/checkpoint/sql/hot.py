@@ -55,7 +55,7 @@ CLAIM = text(f"""
 with asked as materialized (
   select id, set_config('synchronous_commit',
                         case in_doubt when 'retry' then 'off' else current_setting('synchronous_commit') end,
-                        true) as flush
+                        true) as flush, cast(:known as jsonb) as known
     from keepstep.heads where id = :id
 ), claimed as (
   update keepstep.heads h
@@ -65,7 +65,7 @@ with asked as materialized (
    where h.id = asked.id and asked.flush is not null
      and h.seq = :seq
      and (({guard("claim")} and not h.paused) or (status = 'running' and lease = :lease))
-     and h.schema_version <= (cast(:known as jsonb) ->> h.workflow)::int
+     and h.schema_version <= (asked.known ->> h.workflow)::int
   returning h.*
 ){CLAIMED}""")
 
@@ -162,18 +162,18 @@ select seq, paused from h""")
 END_CASE = """update keepstep.cases c
      set status = {status}, error = {error}, finished_at = clock_timestamp(),
          expires_at = clock_timestamp() + make_interval(secs => (c.retention ->> {status})::float8)
-    from h where c.id = h.id
+    from {h} h where c.id = h.id
 ), hook as (
   insert into keepstep.hooks (case_id, event, seq)
-  select h.id, {status}, h.seq from h join keepstep.cases k on k.id = h.id where {status} = any(k.hooks)"""
-"""The end of a case, as a CTE after `h`, with its hooks."""
+  select h.id, {status}, h.seq from {h} h join keepstep.cases k on k.id = h.id where {status} = any(k.hooks)"""
+"""The end of the cases in `h`, as a CTE after that, with their hooks."""
 
 # Write the last checkpoint; the head goes, the case is completed.
 COMPLETE = text(f"""
 with gone as (
   delete from keepstep.heads where {FENCE} returning id, seq
 ), h as (select id, seq + 1 as seq from gone), k as ({CHECKPOINT}), c as (
-  {END_CASE.format(status="'completed'", error="null")})
+  {END_CASE.format(h="h", status="'completed'", error="null")})
 select seq, false as paused from h
 """)
 
@@ -211,7 +211,7 @@ select seq from h
 FAIL = text(f"""
 with h as (
   delete from keepstep.heads where {FENCE} returning id, seq, step, attempt
-), a as ({_ATTEMPT}), c as ({END_CASE.format(status="'failed'", error="cast(:error as json)")})
+), a as ({_ATTEMPT}), c as ({END_CASE.format(h="h", status="'failed'", error="cast(:error as json)")})
 select seq from h
 """)
 

@@ -180,7 +180,7 @@ DELIVER_LAST = text(f"""
 with gone as (
   delete from keepstep.heads where id = :id and seq = :seq and {guard("deliver")} returning id, seq, schema_version
 ), h as (select id, seq + 1 as seq, schema_version from gone), {_CONSUME}, c as (
-  {END_CASE.format(status="'completed'", error="null")})
+  {END_CASE.format(h="h", status="'completed'", error="null")})
 select seq from h
 """)
 
@@ -237,7 +237,7 @@ select seq from h
 EXPIRE_FAIL = text(f"""
 with h as (
   delete from keepstep.heads where id = :id and seq = :seq and {guard("expire")} returning id, seq
-), {_CLOSE}, c as ({END_CASE.format(status="'failed'", error="cast(:error as json)")})
+), {_CLOSE}, c as ({END_CASE.format(h="h", status="'failed'", error="cast(:error as json)")})
 select seq from h
 """)
 

@@ -75,7 +75,7 @@ def _end(move: str, status: str, seq: str) -> str:
     return f"""
 with h as (
   delete from keepstep.heads where id = :id and seq = :seq and {guard(move)} returning id, {seq} as seq
-), c as ({END_CASE.format(status=f"'{status}'", error="null")})
+), c as ({END_CASE.format(h="h", status=f"'{status}'", error="null")})
 select id from h
 """
 
