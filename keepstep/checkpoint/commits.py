@@ -111,32 +111,48 @@ def commit(
 
 
 class Kept(NamedTuple):
-    """A decision to go on to the next step, kept to be committed with others. took: seconds since the claim."""
+    """A decision to go on or to complete, kept to be committed with others. took: seconds since the claim.
+
+    onward: a lease for the next step, to be taken in the same statement.
+    """
 
     claim: Claim
     decision: Decision
     stored: Link
     version: int
     took: float
+    onward: UUID | None = None
 
 
 def commit_many(db: Database, kept: Sequence[Kept]) -> dict[UUID, Committed]:
     """Write the checkpoints and advance the heads in one statement, with one flush. By case; the others had no lease.
 
-    A reply that was lost is not recognised here: `commit` of each case that isn't in the result tells.
+    A reply that was lost is recognised by the next step's lease, if there is one; else `commit` of each case that isn't
+    in the result tells.
     """
     rows = [
-        {"id": k.claim.delivery.case, "lease": k.claim.lease}
+        {"id": k.claim.delivery.case, "lease": k.claim.lease, "next_lease": k.onward}
         | _checkpoint(k.claim, k.decision, k.stored, k.version, k.took)
-        | _target(k.decision.target, k.decision.delay, k.decision.until)
+        | _target(k.decision.target, None, None)
         for k in kept
     ]
     params = {name: [row[name] for row in rows] for name in batch.TYPES}
     for k in kept:
         keep(db.one, k.claim.delivery.case, k.stored.blobs, k.claim.parked)
-    by_case = {k.claim.delivery.case: k for k in kept}
-    done = db.all(batch.COMMIT_MANY, params)
-    return {row.id: _committed(by_case[row.id].claim, by_case[row.id].decision, row) for row in done}
+    found = {row.id: row for row in db.all(batch.COMMIT_MANY, params)}
+    done = {k.claim.delivery.case: _one_of_many(db, k, found.get(k.claim.delivery.case)) for k in kept}
+    return {case: committed for case, committed in done.items() if committed is not None}
+
+
+def _one_of_many(db: Database, kept: Kept, row: Row | None) -> Committed | None:
+    claim, decision, stored, version, _, onward = kept
+    if onward is None:
+        return None if row is None else _committed(claim, decision, row)
+    if row is None:
+        row = db.one(hot.WENT_ON, {"id": claim.delivery.case, "next_lease": onward})
+    elif row.lease is None:  # paused meanwhile
+        return Committed()
+    return None if row is None else Committed(next=_next(claim, decision, stored, version, onward, row))
 
 
 def _commit_and_claim(

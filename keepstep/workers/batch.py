@@ -12,8 +12,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from uuid import uuid4
 
 from keepstep.checkpoint.claims import Claim, claim_many, give_back
@@ -39,13 +40,15 @@ log = logging.getLogger("keepstep.step")
 class Batch:
     """The steps that one process runs in a row. Its own thread and the watching one share it under a lock.
 
-    The lock is held while the database is written, and never while a step runs.
+    The lock is held while the database is written, and never while a step runs. goes_on: whether this process goes on
+    with the next step of a case; its lease is then taken with the commit. next_claims: those steps, at the end.
     """
 
-    def __init__(self, engine: Engine, claims: Sequence[Claim]):
-        self._engine, self._lock = engine, threading.Lock()
+    def __init__(self, engine: Engine, claims: Sequence[Claim], goes_on: Callable[[Claim, Decision], bool]):
+        self._engine, self._lock, self._goes_on = engine, threading.Lock(), goes_on
         self._waiting, self._done = deque(claims), list[Done]()
         self._since: float | None = None
+        self.next_claims: list[Claim] = []
 
     def next(self) -> Claim | None:
         """The step to run now; None when there is none left."""
@@ -75,6 +78,7 @@ class Batch:
         """Commit what is done. What has not begun goes back: this process is told to end."""
         with self._lock:
             self._since = None
+            self._done = [replace(one, onward=self._goes_on(one.claim, one.decision)) for one in self._done]
             self._commit()
             self._give_back()
 
@@ -86,6 +90,7 @@ class Batch:
         try:
             for committed in settle_many(self._engine, done):
                 rings += [] if committed.ring is None else [committed.ring]
+                self.next_claims += [] if committed.next is None else [committed.next]
             for one in done:
                 reach("committed", one.claim.delivery.case, one.claim.delivery.seq)
         finally:

@@ -9,8 +9,8 @@ from weakref import ref
 
 log = logging.getLogger("keepstep.step")
 
-Finished = Callable[[Sequence[float | None]], None]
-"""Called with the seconds of each, see `execute_batch`."""
+Finished = Callable[[Sequence[Any]], None]
+"""Called with what is told of each, see `run_batch`."""
 
 
 def submit(
@@ -55,7 +55,7 @@ def submit(
 
     result = pool.apply_async(
         run,
-        args=([(request.args[0], request.args[1]) for request in group],),
+        args=([(request.args[0], request.args[1]) for request in group], soft),
         accept_callback=each("on_accepted"),
         timeout_callback=timed_out,
         callback=done,

@@ -57,7 +57,7 @@ class Engine:
     def _may_join(self, workflow: str, name: str) -> bool:
         step = self.registry.get(workflow).find(name.removeprefix(f"{workflow}."))
         alone = step is None or step.transactional or step.in_doubt != "retry"
-        return not alone and name.startswith(f"{workflow}.") and not self.inline_seconds(workflow)
+        return not alone and name.startswith(f"{workflow}.")
 
     @property
     def host_id(self) -> str:

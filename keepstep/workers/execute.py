@@ -26,7 +26,7 @@ from keepstep.workers.batch import Batch, claim_batch, watched
 from keepstep.workers.call_step import Interrupted, call_step
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
-from keepstep.workers.inline import Inline
+from keepstep.workers.inline import ALONE, Inline
 from keepstep.workers.interrupt import uninterrupted
 from keepstep.workers.make_call import make_call
 from keepstep.workers.patience import CLAIM, COMMIT, patient
@@ -70,21 +70,27 @@ def execute(engine: Engine, delivery: Delivery, *, redelivered: bool = False, li
         return ran
 
 
-def execute_batch(engine: Engine, deliveries: Sequence[Delivery]) -> list[float | None]:
-    """Run quick steps of several cases together. For each the seconds that it took; None: it may only run alone.
+def execute_batch(engine: Engine, deliveries: Sequence[Delivery], limit: float | None = None) -> list[list[Ran] | None]:
+    """Run quick steps of several cases together. For each delivery the steps that ran; None: it may only run alone.
 
-    What has not begun when a step turns out slow, or this process is told to end, goes back, and took 0 seconds.
+    What has not begun when a step turns out slow, or this process is told to end, goes back, and none of it ran. As
+    long as their budgets last, workflows that go on inline do so together. limit: as for `execute`, of all.
     """
     with uninterrupted() as stop:
         claims = claim_batch(engine, deliveries)
-        took = dict.fromkeys((claimed.delivery for claimed in claims), 0.0)
-        batch, alone = Batch(engine, claims), Inline(engine, None, stop, None)
-        with watched(batch):
-            while not stop() and (claimed := batch.next()) is not None:
-                this = Ran(claim=claimed)
-                perform(engine, this, alone, batch)
-                took[claimed.delivery] = this.worked
-        return [took.get(delivery) for delivery in deliveries]
+        budgets = {claimed.delivery.case: Inline(engine, claimed, stop, limit) for claimed in claims}
+        ran: dict[Delivery, list[Ran]] = {claimed.delivery: [] for claimed in claims}
+        of_case = {delivery.case: steps for delivery, steps in ran.items()}
+        while claims:
+            batch = Batch(engine, claims, lambda claimed, done: budgets[claimed.delivery.case].joins_on(claimed, done))
+            with watched(batch):
+                while not stop() and (claimed := batch.next()) is not None:
+                    this = Ran(claim=claimed)
+                    of_case[claimed.delivery.case].append(this)
+                    perform(engine, this, ALONE, batch)
+                    this.took = time.time() - this.at
+            claims = batch.next_claims
+        return [ran.get(delivery) for delivery in deliveries]
 
 
 def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None) -> Claim | None:

@@ -98,7 +98,7 @@ class Gather:
         return group
 
     def _share(self, request: Any) -> int:
-        """How many more messages a process has room for: a batch in hand, and one that waits; none if it isn't quick."""
+        """How many more messages a process has room for: a batch in hand, and one that waits; of slow steps, none."""
         seconds = self._seconds(request)
         batch = 1 if seconds is None else min(self._most, math.ceil(COMPANY_SECONDS / max(seconds, 1e-6)))
         return 0 if batch == 1 else 2 * batch - 1
@@ -118,20 +118,18 @@ class Gather:
             self._run,
             group,
             slack=COMPANY_SECONDS,
-            finished=lambda took: self._on_finished(group, took),
+            finished=lambda told: self._on_finished(group, told),
             ended=lambda: self._room.hold(-others),
         )
 
-    def _on_finished(self, group: Sequence[Any], took: Sequence[float | None]) -> None:
-        for request, seconds in zip(group, took, strict=True):
-            if seconds is None:
+    def _on_finished(self, group: Sequence[Any], told: Sequence[Any]) -> None:
+        for request, one in zip(group, told, strict=True):
+            if one is None:
                 request.run_alone()
                 self._waiting.append(request)
                 self._ask()
-                continue
-            if seconds:
-                self.pace.note(request.name, seconds)
-            request.on_success((0, "None", seconds))
+            else:
+                request.on_success((0, one, one[0] or 0.0))
 
     def _look(self) -> None:
         """When nothing moves, let other workers have what waits here."""

@@ -22,9 +22,9 @@ class Inline:
     another queue does. Messages of workflows that go on inline have some room for that, see `slack`.
     """
 
-    def __init__(self, engine: Engine, first: Claim | None, stop: Callable[[], bool], limit: float | None):
-        self._stop, self._until = stop, 0.0
-        if first is not None and (seconds := engine.inline_seconds(first.workflow)):
+    def __init__(self, engine: Engine | None, first: Claim | None, stop: Callable[[], bool], limit: float | None):
+        self._engine, self._stop, self._until = engine, stop, 0.0
+        if engine is not None and first is not None and (seconds := engine.inline_seconds(first.workflow)):
             now = time.monotonic()
             self._until = now + seconds
             self._limit = now + (first.timeout if limit is None else limit)
@@ -37,6 +37,19 @@ class Inline:
         now = time.monotonic()
         same_queue = claimed.is_pinned or target.queue == claimed.queue
         return same_queue and now < self._until and now + target.timeout <= self._limit and not self._stop()
+
+    def joins_on(self, claimed: Claim, decision: Decision) -> bool:
+        """The same of a step that goes on in company, where the next one must be able to do so, too."""
+        return (
+            self._engine is not None
+            and self.goes_on(claimed, decision, None)
+            and decision.target is not None
+            and self._engine.may_join(f"{claimed.workflow}.{decision.target.step}")
+        )
+
+
+ALONE = Inline(None, None, lambda: False, None)
+"""Nobody goes on."""
 
 
 def slack(seconds: float) -> float:

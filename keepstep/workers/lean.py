@@ -149,19 +149,29 @@ def run(case: str, seq: int, redelivered: bool, limit: float | None) -> tuple[in
     except Exception as error:
         log.exception("case %s, checkpoint %s: an error of the engine", case, seq)
         return _failure(error, began)
-    told = (ran[0].worked, [_shown(inlined) for inlined in ran[1:]]) if ran else (None, [])
-    return 0, told, time.monotonic() - began
+    return 0, _told(ran), time.monotonic() - began
 
 
-def run_batch(pairs: Sequence[tuple[str, int]]) -> tuple[int, Any, float]:
-    """Run quick steps in a process of the pool; the result holds the seconds of each, see `execute_batch`."""
+def run_batch(pairs: Sequence[tuple[str, int]], limit: float | None) -> tuple[int, Any, float]:
+    """Run quick steps in a process of the pool; the result holds what `run` tells of each. limit: as there, of all.
+
+    None is told of one that may only run alone.
+    """
     began = time.monotonic()
     try:
-        took = execute_batch(_engines[0], [Delivery(case=UUID(case), seq=seq) for case, seq in pairs])
+        ran = execute_batch(_engines[0], [Delivery(case=UUID(case), seq=seq) for case, seq in pairs], limit)
     except Exception as error:
         log.exception("a batch of %s cases: an error of the engine", len(pairs))
         return _failure(error, began)
-    return 0, took, time.monotonic() - began
+    return 0, [None if steps is None else _told(steps) for steps in ran], time.monotonic() - began
+
+
+def _told(ran: Sequence[Ran]) -> tuple[float | None, list[tuple[str, str, float, float]]]:
+    """What the main process is told of a delivery: how long its step worked, and the steps that followed it inline.
+
+    Without the time, if it did not run, or was interrupted.
+    """
+    return (ran[0].worked or None, [_shown(inlined) for inlined in ran[1:]]) if ran else (None, [])
 
 
 def _failure(error: Exception, began: float) -> tuple[int, Any, float]:

@@ -27,11 +27,15 @@ log = logging.getLogger("keepstep.step")
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """A step that has returned, and what is to become of its case. took: seconds, from its turn to its return."""
+    """A step that has returned, and what is to become of its case. took: seconds, from its turn to its return.
+
+    onward: take the next step's lease with the commit.
+    """
 
     claim: Claim
     decision: Decision
     took: float
+    onward: bool = False
 
 
 def settle(
@@ -65,7 +69,7 @@ def settle(
 
 
 def settle_many(engine: Engine, done: Sequence[Done]) -> Iterator[Committed]:
-    """Commit decisions to go on, together. What can't be, is settled by itself: each case as if it were alone.
+    """Commit decisions to go on or to complete, together. What can't be is settled by itself, as if it were alone.
 
     Whatever befalls one of them is logged, and leaves the others alone; the sweep recovers it.
     """
@@ -74,7 +78,8 @@ def settle_many(engine: Engine, done: Sequence[Done]) -> Iterator[Committed]:
         decision, stored = _weighed(engine, one.claim, one.decision)
         if stored is not None:
             version = engine.registry.versions[one.claim.workflow]
-            kept[one.claim.delivery.case] = Kept(one.claim, decision, stored, version, one.took)
+            onward = uuid4() if one.onward else None
+            kept[one.claim.delivery.case] = Kept(one.claim, decision, stored, version, one.took, onward)
     together: dict[UUID, Committed] = {}
     if len(kept) > 1:
         try:
@@ -95,7 +100,7 @@ def settle_many(engine: Engine, done: Sequence[Done]) -> Iterator[Committed]:
 
 def _settle_alone(engine: Engine, one: Done) -> Committed | None:
     try:
-        return settle(engine, one.claim, one.decision, time.monotonic() - one.took, None)
+        return settle(engine, one.claim, one.decision, time.monotonic() - one.took, None, onward=one.onward)
     except Exception:
         log.exception("%s: an error of the engine; the sweep recovers", name(one.claim))
         return None

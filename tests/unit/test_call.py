@@ -20,7 +20,7 @@ from pydantic import BaseModel, RootModel
 
 from keepstep.steps.call import MAX_DETAIL_BYTES, Call
 from keepstep.steps.errors import BadState
-from keepstep.steps.keys import arguments_that_differ, digest_of, idempotency_key, once_key, same_arguments
+from keepstep.steps.keys import arguments_that_differ, digest_of, once_key, same_arguments
 
 HUGE = pytest.param(10**5000, id="huge")
 RUN = UUID("11111111-2222-4333-8444-555555555555")
@@ -49,7 +49,6 @@ def a_call(**options: Any) -> Call:
         "attempt": 1,
         "deadline": datetime(2030, 1, 1, tzinfo=UTC),
         "log": logging.LoggerAdapter(logging.getLogger("test"), {}),
-        "_key": idempotency_key(RUN, 3, "pay"),
         "_run": RUN,
     }
     return Call(**{**given, **options})

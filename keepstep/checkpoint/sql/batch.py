@@ -60,27 +60,29 @@ _COLUMNS = {
     "timeout": "float8",
     "in_doubt": "text",
     "heartbeat_timeout": "float8",
-    "delay": "float8",
-    "until": "timestamptz",
     "owner": "uuid",
+    "next_lease": "uuid",
 }
-"""The parameters of COMMIT_MANY are those of COMMIT, each as an array with an item for each case."""
+"""The parameters of COMMIT_MANY are those of ONWARD, each as an array with an item for each case."""
 
-# Write the checkpoints and move the heads on, or end the cases, each fenced by its own lease. The rows say which.
+# Write the checkpoints and let the heads go on, with the next step's lease where one is given, or end the cases: each
+# fenced by its own lease. The rows say which.
 COMMIT_MANY = text(f"""
 with m as (
   select * from unnest({", ".join(f"cast(:{name} as {kind}[])" for name, kind in _COLUMNS.items())})
                 as m ({", ".join(f"_{name}" for name in _COLUMNS)})
 ), advanced as (
   update keepstep.heads
-     set {_of_rows(hot.ADVANCED)}
+     set {_of_rows(hot.gone_on("not paused and :next_lease is not null"))}
     from m
    where {_of_rows(hot.FENCE)} and m._status <> 'completed'
-  returning id, seq, paused, queue, priority
+  returning id, seq, paused, queue, priority, deadline, lease
 ), gone as (
   delete from keepstep.heads using m where {_of_rows(hot.FENCE)} and m._status = 'completed' returning id, seq
 ), ended as (
-  select id, seq + 1 as seq, false as paused, cast(null as text) as queue, cast(null as smallint) as priority from gone
+  select id, seq + 1 as seq, false as paused, cast(null as text) as queue, cast(null as smallint) as priority,
+         cast(null as timestamptz) as deadline, cast(null as uuid) as lease
+    from gone
 ), h as (
   select * from advanced union all select * from ended
 ), k as ({_of_rows(hot.CHECKPOINT)} join m on m._id = h.id

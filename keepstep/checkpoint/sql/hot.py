@@ -114,22 +114,28 @@ with h as (
 # Write the checkpoint and move the head on to the next step (queued), or to a timer (sleeping).
 COMMIT = text(f"{ADVANCE} select seq, paused, queue, priority from h")
 
+
+def gone_on(takes: str) -> str:
+    """How a head goes on to its next step, as assignments. takes: whether the lease of that is taken, too."""
+    return f"""seq = seq + 1, status = case when {takes} then 'running' else 'queued' end, step = :target,
+         queue = coalesce(pinned_queue, :queue), timeout = :timeout, in_doubt = :in_doubt,
+         heartbeat_timeout = cast(:heartbeat_timeout as float8), schema_version = :schema_version,
+         {ANEW.replace("attempt = 0", f"attempt = case when {takes} then 1 else 0 end")},
+         lease = case when {takes} then cast(:next_lease as uuid) end,
+         owner = case when {takes} then owner end, executor = case when {takes} then executor end,
+         deadline = case when {takes} then clock_timestamp() + make_interval(secs => :timeout) end,
+         heartbeat_due = case when {takes} then
+           clock_timestamp() + make_interval(secs => cast(:heartbeat_timeout as float8)) end,
+         due_at = {QUEUED_DUE}, entered_at = clock_timestamp(),
+         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight"""
+
+
 # The same, and take the lease of the next step at once, unless the case is paused. It is flushed, as every checkpoint,
 # so the intent of the next step is durable before its call.
 ONWARD = text(f"""
 with h as (
   update keepstep.heads h
-     set seq = seq + 1, status = case when paused then 'queued' else 'running' end, step = :target,
-         queue = coalesce(pinned_queue, :queue), timeout = :timeout, in_doubt = :in_doubt,
-         heartbeat_timeout = cast(:heartbeat_timeout as float8), schema_version = :schema_version,
-         {ANEW.replace("attempt = 0", "attempt = case when paused then 0 else 1 end")},
-         lease = case when not paused then cast(:next_lease as uuid) end,
-         owner = case when not paused then owner end, executor = case when not paused then executor end,
-         deadline = case when not paused then clock_timestamp() + make_interval(secs => :timeout) end,
-         heartbeat_due = case when not paused then
-           clock_timestamp() + make_interval(secs => cast(:heartbeat_timeout as float8)) end,
-         due_at = {QUEUED_DUE}, entered_at = clock_timestamp(),
-         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end, weight = :weight
+     set {gone_on("not paused")}
    where {FENCE}
   returning id, seq, paused, queue, priority, deadline
 ), k as ({CHECKPOINT})
