@@ -22,6 +22,8 @@ from tests.support.servers import Urls
 from tests.support.trace import Trace
 
 POINTS = ["claiming", "claimed", "called", "committed", "ringing", "published"]
+INLINE_POINTS = ["claimed", "called", "committed"]
+"""Of a step whose lease was taken with the commit of the one before."""
 CROWD = 12
 ENV = {"KEEPSTEP_WORKFLOWS": "tests.batch_flows", "KEEPSTEP_LEASE_SECONDS": "2", "KEEPSTEP_BEAT_SECONDS": "0.5"}
 
@@ -46,7 +48,9 @@ def client(database_url: str, broker_url: str) -> Iterator[Client]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "inline"), [*((point, "0") for point in POINTS), *((point, "1.4") for point in INLINE_POINTS)]
+)
 def test_a_batch_that_stands_still_in_the_middle(
     client: Client,
     db: Database,
@@ -55,15 +59,17 @@ def test_a_batch_that_stands_still_in_the_middle(
     trace: Trace,
     tmp_path,
     point: str,
+    inline: str,
     fault: Callable[[Scene], None],
 ) -> None:
     points = Failpoints(tmp_path / "points")
-    worker = start_worker(concurrency=1, env={**ENV, **points.env})
+    env = {**ENV, "KEEPSTEP_INLINE_SECONDS": inline}
+    worker = start_worker(concurrency=1, env={**env, **points.env})
     client.start_many("crowd", {f"W{i}": {} for i in range(6)})
     eventually(lambda: client.counts("crowd").get("completed") == 6, 20, "the steps are known to be quick")
     client.start("crowd", "busy", {"how": "sleep", "seconds": 0.5})
     eventually(lambda: trace.lines("busy", "s4"), 20, "the pool's only process is busy")
-    seq = 2 if point == "ringing" else 1
+    seq = 2 if point == "ringing" or float(inline) else 1
     points.arm(point, case_id("crowd", "A6"), seq)
     names = [f"A{i}" for i in range(CROWD)]
     client.start_many("crowd", {name: {} for name in names})
@@ -71,7 +77,7 @@ def test_a_batch_that_stands_still_in_the_middle(
     if point in ("called", "claimed"):  # it has the process for itself: the others are committed, or given back
         alone = sa.text("select count(*) as n from keepstep.heads where owner is not null")
         eventually(lambda: db.all(alone)[0].n == 1, 20, "the others have left it")
-    fault(Scene(worker, lambda: start_worker(concurrency=2, env=ENV), points, servers, db))
+    fault(Scene(worker, lambda: start_worker(concurrency=2, env=env), points, servers, db))
     eventually(lambda: client.counts("crowd").get("completed") == 7 + CROWD, 60, "all are over")
     assert largest(db) > 1, "they were in company"
     for name in names:

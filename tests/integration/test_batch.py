@@ -168,10 +168,36 @@ def test_steps_that_wait_in_a_worker_whose_pool_is_busy_go_to_another(
     assert {line.pid for line in trace.lines() if line.thread_id != "F"} - {child.pid for child in children}
 
 
-def test_each_step_has_its_own_request_and_events(client: Client, start_worker, broker_url: str) -> None:
+def test_those_that_go_on_inline_do_so_together(client: Client, start_worker, trace: Trace, db: Database) -> None:
+    start_worker(env={**ENV, "KEEPSTEP_INLINE_SECONDS": "1.4"}, concurrency=2)
+    warm(client)
+    client.start_many("crowd", {f"I{i}": {} for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
+    for i in range(CASES):
+        kept(client, trace, f"I{i}")
+        assert len({line.pid for line in trace.lines(f"I{i}")}) == 1, "one message was enough"
+    assert 2 < largest(db) <= 16
+    assert attempts(db) == {1}
+
+
+def test_who_turns_out_slow_inline_holds_nobody(client: Client, start_worker, trace: Trace, db: Database) -> None:
+    start_worker(env={**ENV, "KEEPSTEP_INLINE_SECONDS": "1.4"}, concurrency=2)
+    warm(client)
+    slow = {"B7": {"how": "sleep", "seconds": 1.9}}
+    client.start_many("crowd", {f"B{i}": slow.get(f"B{i}", {}) for i in range(CASES)})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES - 1, 30)
+    assert client.get("crowd", "B7").step == "s4", "the others are done while it sleeps"
+    client.wait("crowd", "B7", 20)
+    for i in range(CASES):
+        kept(client, trace, f"B{i}")
+    assert attempts(db) == {1}, "what was given back had not begun"
+
+
+@pytest.mark.parametrize("inline", ["0", "1.4"])
+def test_each_step_has_its_own_events(client: Client, start_worker, broker_url: str, inline: str) -> None:
     with Celery(broker=broker_url, set_as_current=False) as app:
         heard = Heard(app)
-        start_worker(env=ENV, concurrency=1)
+        start_worker(env={**ENV, "KEEPSTEP_INLINE_SECONDS": inline}, concurrency=1)
         eventually(heard.anything, 20)
         warm(client)
         client.start_many("crowd", {f"G{i}": {} for i in range(CASES)})

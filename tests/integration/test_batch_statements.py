@@ -152,3 +152,78 @@ def test_a_crash_in_company_is_charged_to_all_and_holds_nobody(hand: Hand, clien
     assert hand.claim(first.case) is not None
     recovered = recovery.recover_executor(hand.db, hand.claimant.owner, hand.claimant.executor, limits)
     assert (len(recovered.rings), recovered.held) == (0, 1), "and is known by its own crash"
+
+
+def onward(hand: Hand, leases: dict[str, UUID], *claims: Claim) -> dict[str, Committed]:
+    these = [kept(hand, claim, {"value": 1})._replace(onward=leases[claim.thread_id]) for claim in claims]
+    names = {claim.delivery.case: claim.thread_id for claim in claims}
+    return {names[case]: done for case, done in commits.commit_many(hand.db, these).items()}
+
+
+def test_the_next_leases_are_taken_with_the_commit_as_one_by_one(hand: Hand) -> None:
+    got = claimed(hand, started(hand, "A", "B", "C"))
+    leases = {name: uuid4() for name in got}
+    together = onward(hand, leases, got["A"], got["B"])
+    stored = commits.weigh(got["C"], hand.decide(got["C"], {"value": 1}), max_state_bytes=MAX)
+    decision = hand.decide(got["C"], {"value": 1})
+    alone = commits.commit(hand.db, got["C"], decision, stored, version=1, took=0.01, onward=leases["C"])
+    assert alone is not None
+    claims_of = {name: done.next for name, done in {**together, "C": alone}.items()}
+    for name, claim in claims_of.items():
+        assert claim is not None
+        assert (claim.thread_id, claim.step, claim.delivery.seq, claim.attempt, claim.lease) == (
+            name,
+            "s2",
+            1,
+            1,
+            leases[name],
+        )
+    heads = hand.db.all(sa.text("select to_jsonb(h) as row from keepstep.heads h"))
+    own = OWN | {"deadline"}
+    assert len({str(sorted((k, v) for k, v in head.row.items() if k not in own)) for head in heads}) == 1
+    assert set(committed(hand, *(c for c in claims_of.values() if c))) == {c.delivery.case for c in got.values()}
+
+
+def test_of_those_that_go_on_one_is_paused_one_cancelled_and_one_unheard(hand: Hand, client: Client) -> None:
+    got = claimed(hand, started(hand, "paused", "cancelled", "unheard", "plain"))
+    leases = {name: uuid4() for name in got}
+    client.pause("ten", "paused")
+    client.cancel("ten", "cancelled")
+    onward(hand, leases, got["unheard"])
+    done = onward(hand, leases, *got.values())
+    assert {name: committed.next and committed.next.lease for name, committed in done.items()} == {
+        "paused": None,
+        "unheard": leases["unheard"],
+        "plain": leases["plain"],
+    }
+    case = client.get("ten", "paused")
+    assert (case.status, case.step, case.attempt, case.paused) == ("queued", "s2", 0, True)
+    steps = {name: [e.kind for e in client.history("ten", name)].count("step") for name in got}
+    assert steps == {"paused": 1, "cancelled": 0, "unheard": 1, "plain": 1}
+
+
+def test_cases_end_in_company_as_they_end_alone(hand: Hand, client: Client) -> None:
+    deliveries = started(hand, "A", "B", "C", "going")
+    for seq in range(9):
+        for delivery in deliveries[:3]:
+            hand.step(delivery.case, seq)
+    last = [Delivery(case=d.case, seq=9) for d in deliveries[:2]]
+    got = claimed(hand, [*last, deliveries[3]])
+    done = committed(hand, *got.values())
+    assert {name: done[got[name].delivery.case].ring is None for name in got} == {"A": True, "B": True, "going": False}
+    hand.step(deliveries[2].case, 9, {"value": "C"})
+    assert [client.get("ten", name).status for name in ("A", "B", "C", "going")] == ["completed"] * 3 + ["queued"]
+
+    def written(name: str) -> Any:
+        case = client.get("ten", name).id
+        row = hand.db.all(sa.text("select to_jsonb(c) as row from keepstep.cases c where id = :id"), {"id": case})[
+            0
+        ].row
+        events = [(e.seq, e.kind, e.step) for e in client.history("ten", name)]
+        return {k: v for k, v in row.items() if v is not None and k not in UNLIKE}, events
+
+    assert written("A") == written("B") == written("C")
+    assert committed(hand, *got.values()) == {}, "nothing is written twice"
+
+
+UNLIKE = {"id", "run", "thread_id", "started_at", "created_at", "finished_at", "expires_at"}
