@@ -15,14 +15,18 @@ from celery import Celery
 from kombu.transport.redis import Channel
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+AT_ONCE = 4
+"""Pushes of one process at a time: hundreds of threads that push together need not have a connection each."""
+
 
 class _Open(NamedTuple):
-    """An open line. client: None where the broker is not Redis."""
+    """An open line. client: None where the broker is not Redis. turns: one for each push that may go on now."""
 
     pid: int
     connection: Any
     channel: Any
     client: Any
+    turns: threading.Semaphore
 
 
 class Line:
@@ -82,7 +86,7 @@ class Line:
                 connection = self._app.connection_for_write()
                 channel: Any = connection.default_channel
                 client = channel._create_client() if isinstance(channel, Channel) else None
-                line = self._held = _Open(os.getpid(), connection, channel, client)
+                line = self._held = _Open(os.getpid(), connection, channel, client, threading.Semaphore(AT_ONCE))
             return line
 
     def _locked(self) -> threading.Lock:
@@ -93,6 +97,11 @@ class Line:
 
 
 def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
+    with line.turns:
+        _push_now(line, messages, first)
+
+
+def _push_now(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
     name = line.channel._q_for_pri
     if len(messages) == 1 and not first:
         [((queue, priority), bodies)] = messages.items()

@@ -54,6 +54,25 @@ def test_what_a_step_costs_in_round_trips_to_the_database(
     assert len(hot) - before == round_trips, hot[before:]
 
 
+def test_a_start_costs_one_round_trip_to_the_database(tap: Wiretap, database_url: str, broker_url: str) -> None:
+    tapped = urlunsplit(urlsplit(database_url)._replace(netloc=f"postgres@127.0.0.1:{tap.port}"))
+    with Client(tapped, broker_url, workflows=flows.ALL) as client:
+        client.start("ten", "warm", {})
+        [asked] = tap.asked
+        before = len(asked)
+        assert client.start("ten", "A", {}).new
+        assert len(asked) - before == 1, asked[before:]
+
+
+def test_a_client_does_not_notice_that_the_server_ended_its_connection_meanwhile(client: Client, db: Database) -> None:
+    client.start("ten", "A", {})
+    ended = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'keepstep client'"
+    assert db.all(sa.text(f"{ended} and datname = current_database()"))
+    there = "select 1 from pg_stat_activity where application_name = 'keepstep client' and datname = current_database()"
+    eventually(lambda: not db.all(sa.text(there)), 10)
+    assert client.start("ten", "B", {}).new
+
+
 def test_a_step_costs_one_publish(database_url: str, start_worker, tmp_path: Path) -> None:
     own = Valkey(tmp_path / "valkey", temporary=True)  # its counters are the whole server's
     own.start()
