@@ -13,6 +13,13 @@ from benchmarks.speed import Crew, quiet
 from benchmarks.usage import memory
 
 SECONDS, STEPS = 0.5, 20
+_FROM, _TO = 3, 18
+# Seconds from one step to the next of the same case, while all of them run: without the beginning and the end.
+_CYCLE = f"""
+select avg(extract(epoch from late.at - early.at)) / {_TO - _FROM} from keepstep.checkpoints early
+  join keepstep.checkpoints late on late.case_id = early.case_id and late.seq = {_TO}
+  join keepstep.cases k on k.id = early.case_id
+ where early.seq = {_FROM} and k.thread_id like 'M%%'"""
 _CONNECTIONS = "select count(*) from pg_stat_activity where application_name like 'keepstep worker%%'"
 
 
@@ -36,10 +43,10 @@ def measure(shape: Shape, kind: str, *, at_once: int = 200) -> Waiting:
         crew.start(built)
         load = Load(built=built, steps=STEPS, seconds=SECONDS, workflow=workflow)
         with _Watch(built) as watch:
-            per_s = at_once * STEPS / load.in_one_go(at_once)
-        mib = memory(built)
-    ideal = per_s * SECONDS / at_once
-    return Waiting(crew=crew, kind=kind, per_s=per_s, ideal=ideal, connections=watch.most, mib=mib)
+            load.in_one_go(at_once)
+        mib, cycle = memory(built), built.number(_CYCLE)
+    ideal = SECONDS / cycle
+    return Waiting(crew=crew, kind=kind, per_s=at_once / cycle, ideal=ideal, connections=watch.most, mib=mib)
 
 
 class _Watch:

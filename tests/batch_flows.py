@@ -56,4 +56,14 @@ def nap(state: State, call: Call) -> dict[str, Any]:
     return {}
 
 
-ALL = [crowd, naps]
+hall = Workflow("hall", state=State)
+
+
+@hall.step(timeout=timedelta(seconds=60))
+def stay(state: State, call: Call) -> dict[str, Any]:
+    trace.write(call.thread_id, call.step, call.key, call.attempt)
+    trace.stand_at_gate()
+    return {}
+
+
+ALL = [crowd, naps, hall]

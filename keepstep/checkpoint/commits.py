@@ -295,10 +295,11 @@ def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:
 
 def _ring(claim: Claim, decision: Decision, row: Row) -> Ring | None:
     """The message for the next step, on the queue and with the priority that the head has."""
-    if decision.move != "advance" or decision.target is None or row.queue is None:
+    target = decision.target
+    if decision.move != "advance" or target is None or row.queue is None:
         return None
     return Ring.to(
-        replace(decision.target, queue=row.queue),
+        target if target.queue == row.queue else replace(target, queue=row.queue),
         case=claim.delivery.case,
         seq=claim.delivery.seq + 1,
         workflow=claim.workflow,

@@ -78,7 +78,9 @@ class Batch:
         """Commit what is done. What has not begun goes back: this process is told to end."""
         with self._lock:
             self._since = None
-            self._done = [replace(one, onward=self._goes_on(one.claim, one.decision)) for one in self._done]
+            self._done = [
+                replace(one, onward=True) if self._goes_on(one.claim, one.decision) else one for one in self._done
+            ]
             self._commit()
             self._give_back()
 

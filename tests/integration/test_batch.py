@@ -156,16 +156,19 @@ def test_steps_that_wait_in_a_worker_whose_pool_is_busy_go_to_another(
 ) -> None:
     first = start_worker(env=ENV, concurrency=1)
     warm(client)
-    client.start("crowd", "F", {"how": "sleep", "seconds": 1.8})
-    eventually(lambda: trace.lines("F", "s4"), 20)
+    client.start("hall", "F", {})
+    eventually(lambda: trace.lines("F"), 20)
     client.start_many("crowd", {f"F{i}": {} for i in range(CASES)})
     start_worker(env=ENV, concurrency=1)
-    client.wait("crowd", "F", 20)
-    eventually(lambda: client.counts("crowd").get("completed") == WARM + 1 + CASES, 30)
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
+    assert client.get("hall", "F").status == "running", "the first worker's only process was busy all the time"
+    trace.open_gate()
+    client.wait("hall", "F", 20)
     for i in range(CASES):
         kept(client, trace, f"F{i}")
     _, *children = first.tree()
-    assert {line.pid for line in trace.lines() if line.thread_id != "F"} - {child.pid for child in children}
+    busy = {child.pid for child in children}
+    assert not any(line.pid in busy for i in range(CASES) for line in trace.lines(f"F{i}"))
 
 
 def test_those_that_go_on_inline_do_so_together(client: Client, start_worker, trace: Trace, db: Database) -> None:

@@ -35,6 +35,22 @@ class Trace:
             if (thread_id is None or line.thread_id == thread_id) and (step is None or line.step == step)
         ]
 
+    def open_gate(self) -> None:
+        """Let steps go on that stand at the gate."""
+        self._gate().touch()
+
+    def is_open(self) -> bool:
+        return self._gate().exists()
+
+    def _gate(self) -> Path:
+        return self.path.with_suffix(".gate")
+
+
+def stand_at_gate() -> None:
+    """Keep this process until the test opens the gate."""
+    while not Trace(path()).is_open():
+        time.sleep(0.02)
+
 
 def path() -> Path:
     """Where this process's steps write."""
