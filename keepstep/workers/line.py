@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from celery import Celery
 from kombu.transport.redis import Channel
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 AT_ONCE = 4
 """Pushes of one process at a time: hundreds of threads that push together need not have a connection each."""
@@ -30,10 +32,13 @@ class _Open(NamedTuple):
 
 
 class Line:
-    """One for each process, and safe for its threads. A child that inherited its parent's makes its own."""
+    """One for each process, and safe for its threads. A child that inherited its parent's makes its own.
+
+    Nobody waits longer for other threads than for the broker itself: while it is silent, they would queue up.
+    """
 
     def __init__(self, app: Celery):
-        self._app = app
+        self._app, self._patience = app, float(app.conf.broker_transport_options.get("socket_timeout") or 10.0)
         self._lock, self._lock_pid = threading.Lock(), os.getpid()
         self._held: _Open | None = None
 
@@ -48,10 +53,14 @@ class Line:
         """
         line = self._open()
         try:
-            _push(line, messages, first)
+            self._push(line, messages, first)
         except RedisConnectionError:
             self._forget(line)
-            _push(self._open(), messages, first)
+            self._push(self._open(), messages, first)
+
+    def _push(self, line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
+        with self._turn(line.turns):
+            _push(line, messages, first)
 
     def oldest(self, queue: str) -> list[tuple[int, str]]:
         """The message that is taken next from each of a queue's lists, with its kombu priority."""
@@ -72,7 +81,7 @@ class Line:
 
     def _forget(self, line: _Open) -> None:
         """Others may still be using it, so it is only let go of."""
-        with self._locked():
+        with self._turn(self._this_lock()):
             if self._held is line:
                 self._held = None
 
@@ -80,7 +89,7 @@ class Line:
         line = self._held
         if line is not None and line.pid == os.getpid():
             return line
-        with self._locked():
+        with self._turn(self._this_lock()):
             line = self._held
             if line is None or line.pid != os.getpid():
                 connection = self._app.connection_for_write()
@@ -89,7 +98,16 @@ class Line:
                 line = self._held = _Open(os.getpid(), connection, channel, client, threading.Semaphore(AT_ONCE))
             return line
 
-    def _locked(self) -> threading.Lock:
+    @contextmanager
+    def _turn(self, taken: threading.Lock | threading.Semaphore) -> Iterator[None]:
+        if not taken.acquire(timeout=self._patience):
+            raise RedisTimeoutError("the broker doesn't answer those who were there before")
+        try:
+            yield
+        finally:
+            taken.release()
+
+    def _this_lock(self) -> threading.Lock:
         """This process's lock: a thread of the parent may have held the inherited one at the fork."""
         if self._lock_pid != os.getpid():
             self._lock, self._lock_pid = threading.Lock(), os.getpid()
@@ -97,11 +115,6 @@ class Line:
 
 
 def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
-    with line.turns:
-        _push_now(line, messages, first)
-
-
-def _push_now(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
     name = line.channel._q_for_pri
     if len(messages) == 1 and not first:
         [((queue, priority), bodies)] = messages.items()
