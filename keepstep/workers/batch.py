@@ -28,6 +28,9 @@ from keepstep.workers.settle import Done, settle_many
 
 SLOW = 0.02
 """Seconds. A step that takes longer has no company any more."""
+TOGETHER = 0.3
+"""Seconds after which a batch begins no further step, even if nobody could look; it may take so much longer than one
+step, and each has its whole timeout."""
 LOOK = 0.01
 """Seconds between two looks of the watching thread, while a batch runs."""
 
@@ -47,15 +50,17 @@ class Batch:
     def __init__(self, engine: Engine, claims: Sequence[Claim], goes_on: Callable[[Claim, Decision], bool]):
         self._engine, self._lock, self._goes_on = engine, threading.Lock(), goes_on
         self._waiting, self._done = deque(claims), list[Done]()
+        self._begun = time.monotonic()
         self._since: float | None = None
         self.next_claims: list[Claim] = []
 
     def next(self) -> Claim | None:
         """The step to run now; None when there is none left."""
         with self._lock:
-            if not self._waiting:
+            now = time.monotonic()
+            if not self._waiting or now - self._begun > TOGETHER:
                 return None
-            self._since = time.monotonic()
+            self._since = now
             return self._waiting.popleft()
 
     def keep(self, claim: Claim, decision: Decision, took: float) -> bool:
@@ -74,15 +79,16 @@ class Batch:
                 self._commit()
                 self._give_back()
 
-    def finish(self) -> None:
-        """Commit what is done. What has not begun goes back: this process is told to end."""
+    def finish(self, *, goes_on: bool = True) -> None:
+        """Commit what is done, and give back what has not begun. goes_on: whether next steps may be taken at all."""
         with self._lock:
             self._since = None
-            self._done = [
-                replace(one, onward=True) if self._goes_on(one.claim, one.decision) else one for one in self._done
-            ]
+            self._done = [self._going_on(one) for one in self._done] if goes_on else self._done
             self._commit()
             self._give_back()
+
+    def _going_on(self, one: Done) -> Done:
+        return replace(one, onward=uuid4()) if self._goes_on(one.claim, one.decision) else one
 
     def _commit(self) -> None:
         done, self._done = self._done, []
@@ -118,13 +124,18 @@ def claim_batch(engine: Engine, deliveries: Sequence[Delivery]) -> list[Claim]:
 
 @contextmanager
 def watched(batch: Batch) -> Iterator[None]:
-    """Have the watching thread of this process look after the batch, until it is finished."""
+    """Have the watching thread of this process look after the batch, until it is finished.
+
+    After an error of the engine nobody would run the next steps.
+    """
     _watch.look_after(batch)
+    ended_well = False
     try:
         yield
+        ended_well = True
     finally:
         _watch.look_after(None)
-        batch.finish()
+        batch.finish(goes_on=ended_well)
 
 
 class _Watch:

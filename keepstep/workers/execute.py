@@ -108,7 +108,7 @@ def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None
             ran.worked = time.monotonic() - began
             if batch is not None and transaction is None and batch.keep(claimed, decision, ran.worked):
                 return None
-            onward = inline.goes_on(claimed, decision, transaction)
+            onward = uuid4() if inline.goes_on(claimed, decision, transaction) else None
             committed = settle(engine, claimed, decision, began, transaction, onward=onward)  # statement 2, fenced
     except Interrupted as ended:
         give_back(engine, claimed, begun=ended.begun)

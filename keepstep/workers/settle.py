@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -29,13 +29,13 @@ log = logging.getLogger("keepstep.step")
 class Done:
     """A step that has returned, and what is to become of its case. took: seconds, from its turn to its return.
 
-    onward: take the next step's lease with the commit.
+    onward: the next step's lease, to be taken with the commit.
     """
 
     claim: Claim
     decision: Decision
     took: float
-    onward: bool = False
+    onward: UUID | None = None
 
 
 def settle(
@@ -45,9 +45,9 @@ def settle(
     began: float,
     transaction: Transaction | None,
     *,
-    onward: bool = False,
+    onward: UUID | None = None,
 ) -> Committed | None:
-    """Commit. None: the lease was lost, and the result is kept as late. onward: take the next step's lease with it.
+    """Commit. None: the lease was lost, and the result is kept as late. onward: the next step's lease, to be taken too.
 
     A late worker whose case is still queued at its seq (the claim was lost in a crash of the database, or somebody
     took this worker for dead), or is held or to be verified because of this very attempt, claims it again under its own
@@ -78,8 +78,7 @@ def settle_many(engine: Engine, done: Sequence[Done]) -> Iterator[Committed]:
         decision, stored = _weighed(engine, one.claim, one.decision)
         if stored is not None:
             version = engine.registry.versions[one.claim.workflow]
-            onward = uuid4() if one.onward else None
-            kept[one.claim.delivery.case] = Kept(one.claim, decision, stored, version, one.took, onward)
+            kept[one.claim.delivery.case] = Kept(one.claim, decision, stored, version, one.took, one.onward)
     together: dict[UUID, Committed] = {}
     if len(kept) > 1:
         try:
@@ -119,14 +118,14 @@ def _commit(
     stored: Link | None,
     began: float,
     *,
-    onward: bool = False,
+    onward: UUID | None = None,
 ) -> Committed | None:
     version = engine.registry.versions[claimed.workflow]
     took = time.monotonic() - began
-    write, next_lease = patient(COMMIT), uuid4() if onward else None
+    write = patient(COMMIT)
     try:
         committed: Committed | None = write(
-            commit, engine.db, claimed, decision, stored, version=version, took=took, onward=next_lease
+            commit, engine.db, claimed, decision, stored, version=version, took=took, onward=onward
         )
     except SQLAlchemyError as error:  # PostgreSQL is there, and refuses: nothing was written
         log.exception("%s: the database refuses the commit; the case is held", name(claimed))
