@@ -16,6 +16,7 @@ from typing import Any
 
 from celery.worker import state
 
+from keepstep.workers.batch import TOGETHER
 from keepstep.workers.company import submit
 from keepstep.workers.pace import QUICK, Pace
 from keepstep.workers.room import Room
@@ -117,7 +118,7 @@ class Gather:
             self._consumer.pool,
             self._run,
             group,
-            slack=COMPANY_SECONDS,
+            slack=TOGETHER,
             finished=lambda told: self._on_finished(group, told),
             ended=lambda: self._room.hold(-others),
         )

@@ -55,6 +55,6 @@ ALONE = Inline(None, None, lambda: False, None)
 def slack(seconds: float) -> float:
     """By how much longer than its step's timeout a message of a workflow that goes on inline may take, in seconds.
 
-    Less than the grace after which the sweep takes an overdue attempt away.
+    Less, together with a batch's own, than the grace after which the sweep takes an overdue attempt away.
     """
     return min(seconds, MOST_SLACK)

@@ -104,6 +104,18 @@ def test_who_turns_out_slow_leaves_the_other_processes_to_others(client: Client,
     assert client.get("crowd", "H7").step == "s4", "it still sleeps, with the messages of its company in hand"
 
 
+def test_the_last_of_a_company_has_its_whole_timeout(client: Client, start_worker, trace: Trace) -> None:
+    start_worker(env=ENV, concurrency=1)
+    warm(client)
+    names = sorted((f"L{i}" for i in range(16)), key=lambda name: case_id("crowd", name))
+    nearly_slow = {name: {"how": "sleep", "seconds": 0.015} for name in names}
+    client.start_many("crowd", {**nearly_slow, names[-1]: {"how": "hang"}})
+    eventually(lambda: client.counts("crowd").get("completed") == WARM + 16, 30)
+    [raised] = [event for event in client.history("crowd", names[-1]) if event.kind == "raised"]
+    began = next(line.at for line in trace.lines(names[-1], "s4"))
+    assert raised.at.timestamp() - began >= 2.0, "the others' time is not its own"
+
+
 def test_one_that_raises_and_one_that_hangs_fail_alone(client: Client, start_worker, trace: Trace) -> None:
     worker = start_worker(env=ENV, concurrency=1)
     warm(client)
