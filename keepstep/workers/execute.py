@@ -90,7 +90,8 @@ def execute_batch(engine: Engine, deliveries: Sequence[Delivery], limit: float |
                     perform(engine, this, ALONE, batch)
                     this.took = time.time() - this.at
             claims = batch.next_claims
-        return [ran.get(delivery) for delivery in deliveries]
+        known = frozenset(ran)  # two messages may name the same step: the first one tells of it
+        return [ran.pop(delivery, []) if delivery in known else None for delivery in deliveries]
 
 
 def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None) -> Claim | None:

@@ -15,8 +15,10 @@ from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.ring import Delivery
 from keepstep.workers.batch import Batch, watched
 from keepstep.workers.engine import Engine
+from keepstep.workers.execute import execute_batch
 from keepstep.workers.settle import Done, settle_many
 from tests.support.hand import Hand
+from tests.support.trace import Trace
 
 
 @pytest.fixture
@@ -62,3 +64,16 @@ def test_a_decision_that_is_settled_again_is_recognised_by_the_lease_it_took(han
     for some in (done, done, done[:1]):  # together, after a lost reply, and alone, after one of them is refused
         found = [committed.next and committed.next.lease for committed in settle_many(engine, some)]
         assert found == leases[: len(some)]
+
+
+def test_of_two_messages_that_name_the_same_step_one_tells_of_what_ran(
+    hand: Hand, client: Client, db: Database, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEEPSTEP_TEST_TRACE", str(trace.path))
+    settings = client.settings.model_copy(update={"inline_seconds": 60.0})
+    engine = Engine(settings=settings, db=db, registry=client.registry, bell=client._bell)
+    one, other = (Delivery(case=hand.start(name).case, seq=0) for name in "AB")
+    stale = Delivery(case=hand.start("C").case, seq=7)
+    told = execute_batch(engine, [one, other, stale, one], limit=7200.0)
+    assert [None if ran is None else len(ran) for ran in told] == [10, 10, None, 0]
+    assert client.counts("ten") == {"completed": 2, "queued": 1}
