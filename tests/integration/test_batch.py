@@ -190,7 +190,6 @@ def test_those_that_go_on_inline_do_so_together(client: Client, start_worker, tr
     eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
     for i in range(CASES):
         kept(client, trace, f"I{i}")
-        assert len({line.pid for line in trace.lines(f"I{i}")}) == 1, "one message was enough"
     assert 2 < largest(db) <= 16
     assert attempts(db) == {1}
 
@@ -221,5 +220,9 @@ def test_each_step_has_its_own_events(client: Client, start_worker, broker_url: 
         eventually(lambda: len(heard.of("task-succeeded")) >= steps, 10)
         heard.close()
     ids = {kind: [event["uuid"] for event in heard.of(f"task-{kind}")] for kind in ("received", "started", "succeeded")}
-    assert [len(found) for found in ids.values()] == [steps] * 3
-    assert len({uuid for found in ids.values() for uuid in found}) == steps
+    assert [len(ids[kind]) for kind in ("started", "succeeded")] == [steps] * 2
+    for found in ids.values():  # one that was put back, because the pool was busy, is received again
+        assert len(set(found)) == steps
+    assert any("." in uuid for uuid in ids["succeeded"]) == (inline != "0"), (
+        "those that followed inline have no message"
+    )
