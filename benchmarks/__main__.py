@@ -12,11 +12,25 @@ from typing import Any
 
 import click
 
-from benchmarks import backlog, branches, costs, growth, lengths, mixed, page, pruning, recovery, speed, waiting
+from benchmarks import (
+    backlog,
+    branches,
+    costs,
+    fanning,
+    growth,
+    lengths,
+    mixed,
+    page,
+    pruning,
+    recovery,
+    speed,
+    waiting,
+)
 from benchmarks.shape import ROOT, Shape
 from benchmarks.sheet import Sheet
 
-PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "branches", "recovery")
+PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "branches", "loops")
+PARTS += ("recovery",)
 DEFAULT = ("speed", "costs", "waiting", "recovery")
 LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
@@ -74,7 +88,8 @@ def main(
             case "branches":
                 each = [(named[0], kind, count) for count in branches.SIZES for kind in branches.LOADS]
                 bench.run(part, _branches(), each, branches.measure, _branches_row)
-                bench.run("loop", _loop(), [(named[0],)], branches.loop, _loop_row)
+            case "loops":
+                bench.run(part, _loops(), [(named[0], most) for most in fanning.LOOPS], branches.loop, _loops_row)
             case "recovery":
                 bench.show(part, _recovery(runs), recovery.measure(runs), _recovery_row)
 
@@ -242,13 +257,13 @@ def _branches_row(it: branches.Branches) -> Sequence[object]:
     return str(it.crew), it.kind, it.count, it.per_s
 
 
-def _loop() -> Sheet:
-    columns = ["pool", "steps", "ms a step, the first hundred", "ms a step, the last hundred"]
+def _loops() -> Sheet:
+    columns = ["pool", "steps", "max_visits", "ms a step, the first hundred", "ms a step, the last hundred"]
     return Sheet(title="A loop of one case", columns=columns)
 
 
-def _loop_row(it: branches.Loop) -> Sequence[object]:
-    return str(it.crew), it.steps, it.first_ms, it.last_ms
+def _loops_row(it: branches.Loop) -> Sequence[object]:
+    return str(it.crew), it.steps, it.max_visits or "none", it.first_ms, it.last_ms
 
 
 def _recovery(runs: int) -> Sheet:

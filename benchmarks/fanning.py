@@ -27,7 +27,6 @@ class Long(BaseModel):
 
 
 fanning = Workflow("fanning", state=Wide)
-turning = Workflow("turning", state=Long)
 alone = Workflow("alone", state=BranchState)
 warm = Workflow("warm", state=BranchState)
 
@@ -52,16 +51,27 @@ def one_warm(state: BranchState, _call: Call) -> dict[str, Any]:
     return {"result": int(state.item)}
 
 
-@turning.step(max_visits=1500)
-def turn(state: Long, _call: Call) -> Any:
-    if state.seen + 1 == state.to:
-        return finish(seen=state.seen + 1)
-    return goto("other" if state.seen % 2 else "turn", seen=state.seen + 1)
+def _turning(name: str, max_visits: int | None) -> Workflow:
+    """A loop of one step that comes to itself, and every second time by way of another."""
+    workflow = Workflow(name, state=Long)
+
+    @workflow.step(max_visits=max_visits)
+    def turn(state: Long, _call: Call) -> Any:
+        if state.seen + 1 == state.to:
+            return finish(seen=state.seen + 1)
+        return goto("other" if state.seen % 2 else "turn", seen=state.seen + 1)
+
+    @workflow.step
+    def other(state: Long, _call: Call) -> Any:
+        return goto("turn", seen=state.seen + 1)
+
+    return workflow
 
 
-@turning.step
-def other(state: Long, _call: Call) -> Any:
-    return goto("turn", seen=state.seen + 1)
+endless = _turning("endless", None)
+guarded = _turning("guarded", 1500)
+far_from_its_end = _turning("far", 5000)
+LOOPS = {None: endless, 1500: guarded, 5000: far_from_its_end}
+"""By the `max_visits` of their step."""
 
-
-ALL = [fanning, turning, alone, warm, work]
+ALL = [fanning, alone, warm, work, *LOOPS.values()]

@@ -8,7 +8,20 @@ from typing import Any
 from pydantic import BaseModel
 from tenacity import wait_fixed
 
-from keepstep import Approval, Call, Done, NotDone, Retry, Workflow, finish, goto, sleep, wait_for
+from keepstep import (
+    Approval,
+    Call,
+    Done,
+    NotDone,
+    Retry,
+    Workflow,
+    fan_out,
+    finish,
+    goto,
+    sleep,
+    start_child,
+    wait_for,
+)
 from tests.support import outside
 
 
@@ -94,6 +107,63 @@ losing = Workflow("losing", state=State)
 def count(state: State, call: Call) -> Any:
     """Depends on how often it was called: its result under a crash is another one."""
     return {"log": [*state.log, f"attempt {call.attempt}"], "receipt": call.key and ""}
+
+
+# ---------------------------------------------------------------------------------- branches of each kind, and a child
+fanned = Workflow("fanned", state=State)
+small = Workflow("small", state=State)
+
+
+@fanned.step
+def split(state: State, call: Call) -> Any:
+    ways: dict[str, Any] = {"one": ("leaf", 1), "two": ("leaf", 2), "asked": ("asks", 3), "nested": ("nests", 4)}
+    return fan_out({**ways, "child": start_child(small)}, into="answer", max_running=4, update=effect(state, call))
+
+
+@fanned.step
+def close_up(state: State, call: Call) -> Any:
+    return effect(state, call)
+
+
+@fanned.branch
+def leaf(item: int, call: Call) -> int:
+    outside.make(call.thread_id, call.step, call.key)
+    return item
+
+
+@fanned.branch(transactional=True)
+def asks(item: int, call: Call) -> Any:
+    outside.write(call.connection, call.thread_id, call.step, call.key)
+    return wait_for("answer", into="result")
+
+
+@fanned.branch
+def nests(item: int, call: Call) -> Any:
+    return fan_out("leaf", over=[item, item + 1], into="result")
+
+
+@small.step
+def first(state: State, call: Call) -> Any:
+    return effect(state, call)
+
+
+@small.step(in_doubt="hold")
+def second(state: State, call: Call) -> Any:
+    return effect(state, call)
+
+
+spoilt = Workflow("spoilt", state=State)
+
+
+@spoilt.step
+def spread(state: State, call: Call) -> Any:
+    return fan_out("spoil", over=[1, 2], into="answer")
+
+
+@spoilt.branch
+def spoil(item: int, call: Call) -> int:
+    outside.make(call.thread_id, call.step, None)
+    return item
 
 
 # --------------------------------------------------------------------------------------- two weeks for a decision

@@ -14,7 +14,8 @@ from keepstep.steps.step import Step
 from keepstep.workers.patience import CLAIM, patient
 
 REMEMBERED = 1000
-"""Cases and steps of which a process remembers how far it has counted: each look counts only what came since."""
+"""Cases and steps of which a process remembers how far it has counted: each look counts only what came since, and is
+not made before as many checkpoints have come as are missing."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ def endless(db: Database, claimed: Claim, step: Step) -> Decision | None:
     more.
     """
     most, seq = step.max_visits, claimed.delivery.seq
-    if most is None or seq < most:  # a visit leaves a checkpoint, so there can't have been so many
+    if most is None:
         return None
     key = (claimed.delivery.case, claimed.run, step.name)
     before = _counted.get(key, _Counted(0, 0))
     if before.up_to > seq:
         before = _Counted(0, 0)
+    if before.visits + seq - before.up_to < most:  # a visit leaves a checkpoint, so there can't have been so many
+        return None
     look = patient(CLAIM)(
         counted.visits, db, claimed.delivery.case, [step.name, *step.aliases], seq, after=before.up_to
     )

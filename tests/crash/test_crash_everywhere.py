@@ -65,6 +65,55 @@ def test_a_workflow_that_uses_its_keys_is_safe_at_every_point(database_url: str,
     }
 
 
+@pytest.mark.slow
+def test_branches_nested_ones_and_children_are_killed_at_every_point(
+    database_url: str, broker_url: str, made: Made
+) -> None:
+    report = crash_everywhere(
+        testing_flows.fanned,
+        {},
+        signals={"answer": 42},
+        effects=made,
+        ignore=["receipt", "/answer/child/receipt"],
+        database_url=database_url,
+        broker_url=broker_url,
+        timeout=90,
+    )
+    print(report)
+    marks = {(v.visit.place, v.step, v.visit.point): str(v.mark) for v in report.verdicts if v.visit.nth == 1}
+    assert report.status == "completed"
+    called = {(place, step): mark for (place, step, point), mark in marks.items() if point == "called"}
+    assert called == {
+        ("", "split"): "twice",
+        ("", "close_up"): "twice",
+        ("#1[1]", "leaf"): "twice",
+        ("#1[2]", "asks"): "twice",
+        ("#1[3]", "nests"): "twice",
+        ("#1[3]#1[1]", "leaf"): "twice",
+        ("#1[4]", "first"): "twice",
+        ("#1[4]", "second"): "held",
+    }
+    fans = marks["", "split", "born"], marks["#1[3]", "nests", "born"], marks["#1[3]", "nests", "joined"]
+    assert set(fans) <= {"ok", "again"}, "it may have been in a killed one's company before"
+    assert marks["#1[2]", "asks", "written"] == "twice"
+    assert report.twice["asks"] == "its transaction was rolled back"
+
+
+def test_a_branch_whose_effect_is_made_twice_is_named(database_url: str, broker_url: str, made: Made) -> None:
+    with pytest.raises(NotCrashSafe) as caught:
+        crash_everywhere(
+            testing_flows.spoilt,
+            {},
+            effects=made,
+            points=["called"],
+            database_url=database_url,
+            broker_url=broker_url,
+            timeout=60,
+        )
+    assert list(caught.value.report.unsafe) == ["spoil"]
+    assert "`spoil` was called twice under no key: 3 effects were made, without a crash 2" in str(caught.value)
+
+
 def test_an_effect_that_is_made_twice_names_its_step(database_url: str, broker_url: str, made: Made) -> None:
     with pytest.raises(NotCrashSafe) as caught:
         crash_everywhere(

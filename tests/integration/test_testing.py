@@ -560,6 +560,35 @@ def test_only_a_step_whose_policy_is_to_ask_may_be_held() -> None:
     assert judge(asking, CALLED, held, None, killed=True).mark is Mark.HELD
 
 
+def test_a_branch_that_is_lost_is_another_or_ends_otherwise_is_told() -> None:
+    leaf = lived([], thread_id="T-1/leaf#1[0]")
+    whole = Measure(**{**vars(measure()), "clean": lived(["a"], branches={"#1[0]": leaf, "#1[1]": leaf})})
+    case = lambda **branches: lived(["a"], branches={f"#1[{n[1:]}]": one for n, one in branches.items()})  # noqa: E731
+    assert verdict(whole, case(b0=leaf, b1=leaf)).wrong == ()
+    assert verdict(whole, case(b0=leaf)).wrong == ("branch #1[1] was never begun",)
+    assert (
+        verdict(whole, case(b0=leaf, b1=leaf, b2=leaf)).wrong[0].startswith("branch #1[2] was begun, without a crash")
+    )
+    failed = lived([], status="failed", thread_id="T-1/leaf#1[1]", why={"message": "no"})
+    [told] = verdict(whole, case(b0=leaf, b1=failed)).wrong
+    assert told == "of branch T-1/leaf#1[1]: it ended failed (no), without a crash completed"
+    cancelled = lived([], status="cancelled", written=())
+    assert verdict(whole, case(b0=leaf, b1=cancelled)).wrong == (), "one that failed has others cancelled, or not yet"
+
+
+def test_a_kill_of_a_branch_is_judged_by_what_the_branch_lost() -> None:
+    leaf = lived([], thread_id="T-1/leaf#1[0]", lost=LOST)
+    clean = lived(["a"], branches={"#1[0]": lived([])})
+    whole = Measure(**{**vars(measure(pure=["charge"])), "clean": clean})
+    at_leaf = Visit(point="called", seq=1, nth=1, in_main=False, place="#1[0]", workflow="unsafe")
+    assert judge(whole, at_leaf, lived(["a"], branches={"#1[0]": leaf}), None, killed=True).mark is Mark.TWICE
+    assert judge(whole, CALLED, lived(["a"], branches={"#1[0]": leaf}), None, killed=True).mark is Mark.FINE
+    keyless = Measure(**{**vars(whole), "pure": []})
+    found = judge(keyless, at_leaf, lived(["a"], branches={"#1[0]": leaf}), None, killed=True)
+    assert found.unsafe == (("charge", "unsafe: `charge` was called twice under no key"),)
+    assert found.thread_id == "T-1/leaf#1[0]"
+
+
 def test_what_may_differ_is_left_out_and_the_thread_id_is_none() -> None:
     state = {"id": "T-1", "at": 1, "rows": [{"id": 1, "n": 1}, {"id": 2, "n": 2}], "a/b": 1}
     one = Lived(**{**vars(lived([])), "state": state})
@@ -579,7 +608,9 @@ def test_effects_are_counted_from_pairs_and_from_mappings() -> None:
 
 def test_the_message_names_the_steps_then_what_helps_then_the_table() -> None:
     verdicts = tuple(verdict(measure(), lived(["a"], lost=LOST)) for _ in range(15))
-    report = Report(workflow="w", status="completed", steps=((1, "charge"),), verdicts=verdicts, twice={}, seconds=1.0)
+    report = Report(
+        workflow="w", status="completed", steps=(("1", "charge"),), verdicts=verdicts, twice={}, seconds=1.0
+    )
     message = str(NotCrashSafe(report))
     assert message.startswith("w isn't safe under crashes:\nunsafe: `charge` was called twice under no key (killed at")
     assert "What helps: hand over call.key" in message

@@ -11,23 +11,25 @@ import sqlalchemy as sa
 
 from keepstep.checkpoint.database import Database
 from keepstep.steps.errors import AlreadyDecided, CaseFinished
+from keepstep.testing.crash.facts import FAMILY
 from keepstep.workers.client import Client
 
 Signals = Mapping[str, Any] | Sequence[tuple[str, Any]]
 """Payloads by signal name; or pairs, in the order in which a case asks for the same name several times."""
 
-_OPEN = sa.text("""
+_OPEN = sa.text(f"""{FAMILY}
 select w.case_id, w.seq, w.name, w.stream, w.approvers, w.deadline is null as for_ever, k.workflow, k.thread_id
-  from keepstep.waits w
+  from family f
+  join keepstep.waits w on w.case_id = f.id
   join keepstep.heads h on h.id = w.case_id and h.status = 'waiting'
   join keepstep.cases k on k.id = w.case_id
- where w.fate is null and starts_with(k.thread_id, :prefix)
+ where w.fate is null
  order by w.opened_at, w.name limit 1000
 """)
 
 
 class Answers:
-    """What is sent to the cases whose thread ids begin with `prefix`."""
+    """What is sent to the cases whose thread ids begin with `prefix`, and to their branches."""
 
     def __init__(self, db: Database, client: Client, signals: Signals, prefix: str):
         self._db, self._client, self._prefix = db, client, prefix

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from keepstep.steps.workflow import Workflow
@@ -13,10 +12,10 @@ from keepstep.testing.crash.effects import Effects, count
 from keepstep.testing.crash.facts import gather
 from keepstep.testing.crash.judgement import Mark, Measure, Verdict, judge, key_read
 from keepstep.testing.crash.path import State, Visit
-from keepstep.testing.crash.report import NotCrashSafe, Report
+from keepstep.testing.crash.report import NotCrashSafe, Report, in_order, label_of
 from keepstep.testing.crash.stage import Stage
 from keepstep.testing.crash.strike import Cell, strike
-from keepstep.testing.crash.undisturbed import measured
+from keepstep.testing.crash.undisturbed import measured, of_family
 from keepstep.workers.failpoints import POINTS
 from keepstep.workers.registry import Registry
 
@@ -40,7 +39,8 @@ def crash_everywhere(
 
     One case is run undisturbed, and says which points there are and how it ends. Then all other cases are run at once
     by a real worker. Each must end with the same status, state and checkpoints, and each effect must be made under one
-    key. Raises NotCrashSafe otherwise; the report, if all is well.
+    key. Its branches are killed too, of those that go the same way one, and each must be begun once and end as without
+    a crash. Raises NotCrashSafe otherwise; the report, if all is well.
 
     state: what each case begins with, or a function of its thread id. workflows: the modules that the worker loads;
     by default the one that holds `workflow`. signals: payloads by name, for what the case waits for; pairs, if it asks
@@ -55,7 +55,7 @@ def crash_everywhere(
     worker. timeout: seconds for all cases together.
     """
     began = time.monotonic()
-    definition, modules = _definition(workflow, workflows)
+    definition, modules, known = _definition(workflow, workflows)
     wanted = _wanted(points)
     stage = Stage(
         definition,
@@ -67,14 +67,14 @@ def crash_everywhere(
         timeout=timeout,
     )
     with stage:
-        measure, visits = measured(stage, state, effects, ignore=ignore, pure=pure)
+        measure, visits = measured(stage, state, effects, ignore=ignore, pure=pure, find=known.find)
         cells, killed = _kill(stage, state, [visit for visit in visits if visit.point in wanted])
         lived = gather(stage.db, stage.prefix)
         counted = None if effects is None else count(effects)
     verdicts = []
     for cell in cells:
-        its = None if counted is None else counted.get(cell.thread_id, Counter())
-        verdicts.append(judge(measure, cell.visit, lived[cell.thread_id], its, killed=cell in killed))
+        one = lived[cell.thread_id]
+        verdicts.append(judge(measure, cell.visit, one, of_family(counted, one), killed=cell in killed))
     report = _report(measure, verdicts, time.monotonic() - began)
     if not report.ok:
         raise NotCrashSafe(report)
@@ -92,16 +92,22 @@ def _kill(stage: Stage, state: State, visits: Sequence[Visit]) -> tuple[list[Cel
     return cells, killed
 
 
-def _definition(workflow: Workflow | str, workflows: str | Sequence[str] | None) -> tuple[Workflow, list[str]]:
-    """The definition, and the modules for the worker."""
+def _definition(
+    workflow: Workflow | str, workflows: str | Sequence[str] | None
+) -> tuple[Workflow, list[str], Registry]:
+    """The definition, the modules for the worker, and what is known of the workflows in them."""
     modules = [workflows] if isinstance(workflows, str) else list(workflows or ())
+    known = Registry()
     if isinstance(workflow, Workflow):
-        return workflow, modules or [_home(workflow)]
+        if modules:
+            return workflow, modules, known  # they are the worker's to import
+        modules = [_home(workflow)]
+        known.load(modules)
+        return workflow, modules, known
     if not modules:
         raise ValueError(f"name the module that defines {workflow!r}: crash_everywhere(..., workflows='my.flows')")
-    registry = Registry()
-    registry.load(modules)
-    return registry.get(workflow), modules
+    known.load(modules)
+    return known.get(workflow), modules, known
 
 
 def _home(workflow: Workflow) -> str:
@@ -130,26 +136,26 @@ def _wanted(points: Iterable[str] | None) -> set[str]:
 
 
 def _report(measure: Measure, verdicts: Sequence[Verdict], seconds: float) -> Report:
-    seqs = sorted({verdict.visit.seq for verdict in verdicts})
-    twice = {v.step: v.visit.seq for v in verdicts if v.mark is Mark.TWICE}
+    rows = sorted({verdict.visit.row for verdict in verdicts}, key=in_order)
+    twice = {verdict.step: verdict.visit for verdict in verdicts if verdict.mark is Mark.TWICE}
     return Report(
         workflow=measure.workflow.name,
         status=measure.clean.status,
-        steps=tuple((seq, measure.step_at(seq)) for seq in seqs),
+        steps=tuple((label_of(place, seq), measure.step_at(seq, place)) for place, seq in rows),
         verdicts=tuple(verdicts),
-        twice={step: _what_kept_it(measure, step, seq) for step, seq in twice.items()},
+        twice={step: _what_kept_it(measure, step, visit) for step, visit in twice.items()},
         seconds=seconds,
     )
 
 
-def _what_kept_it(measure: Measure, name: str, seq: int) -> str:
+def _what_kept_it(measure: Measure, name: str, visit: Visit) -> str:
     """What kept a step that was called twice from doing harm."""
-    step, read = measure.workflow.find(name), key_read(measure.clean, seq)
+    step, clean = measure.step(visit.workflow, name), measure.clean.at(visit.place)
     if step is not None and step.transactional:
         return "its transaction was rolled back"
     if step is not None and step.verify is not None:
         return "its verify looked first"
-    if read:
+    if clean is not None and key_read(clean, visit.seq):
         return "under one key"
     if measure.effects is not None:
         return "no effect was counted twice"

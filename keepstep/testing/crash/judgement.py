@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -51,44 +51,74 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What a case is compared with. effects: None where nobody counts them. pure: steps without outside effects."""
+    """What a case is compared with. effects: None where nobody counts them. pure: steps without outside effects.
+
+    find: another workflow by name, for the children; None if nobody knows it.
+    """
 
     workflow: Workflow
     clean: Lived
     effects: Counter[str | None] | None
     ignore: Collection[str]
     pure: Collection[str]
+    find: Callable[[str], Workflow | None] = lambda _name: None
 
-    def step_at(self, seq: int) -> str:
-        """What ran from this checkpoint on, without a crash."""
-        ran = [w.step for w in self.clean.written if w.seq == seq + 1]
-        due = [w.target for w in self.clean.written if w.seq == seq and w.target]  # a step that failed wrote nothing
+    def step_at(self, seq: int, place: str = "") -> str:
+        """What ran from this checkpoint of the case, or of a branch, on, without a crash."""
+        clean = self.clean.at(place)
+        written = () if clean is None else clean.written
+        ran = [w.step for w in written if w.seq == seq + 1]
+        due = [w.target for w in written if w.seq == seq and w.target]  # a step that failed wrote nothing
         return next(iter(ran + due), "")
 
+    def step(self, workflow: str, name: str) -> Step | None:
+        """The definition of a step of the case or of its branches; None if nobody knows it. workflow: "" is its own."""
+        own = self.workflow
+        if workflow in ("", own.name):
+            return own.find(name)
+        other = own.branches if own.branches is not None and own.branches.name == workflow else self.find(workflow)
+        return None if other is None else other.find(name)
+
     def unlike(self, lived: Lived) -> list[str]:
-        """In what another case that has ended differs, as sentences."""
-        clean, found = self.clean, []
-        if lived.status != clean.status:
-            found.append(f"it ended {lived.status}{_why(lived)}, without a crash {clean.status}")
-        if lived.path != clean.path:
-            found.append(f"its checkpoints are {_words(lived)}; without a crash {_words(clean)}")
+        """In what another case that has ended differs, and its branches, as sentences."""
+        clean, found = self.clean, _unlike(self.clean, lived)
+        for place in {**clean.branches, **lived.branches}:
+            before, now = clean.at(place), lived.at(place)
+            if before is None or now is None:
+                how = "was never begun" if now is None else "was begun, without a crash it is not"
+                found.append(f"branch {place} {how}")
+            elif "cancelled" not in (before.status, now.status):  # with one that failed: others may have come before it
+                found += [f"of branch {now.thread_id}: {what}" for what in _unlike(before, now)]
         if not found:
             after = comparable(lived, self.ignore)
             found += [f"its state differs at {d}" for d in differences(comparable(clean, self.ignore), after)]
         return found
 
 
+def _unlike(clean: Lived, lived: Lived) -> list[str]:
+    found = []
+    if lived.status != clean.status:
+        found.append(f"it ended {lived.status}{_why(lived)}, without a crash {clean.status}")
+    if lived.path != clean.path:
+        found.append(f"its checkpoints are {_words(lived)}; without a crash {_words(clean)}")
+    return found
+
+
 def judge(
     measure: Measure, visit: Visit, lived: Lived, effects: Counter[str | None] | None, *, killed: bool
 ) -> Verdict:
-    """Say whether a case that was killed at this visit ended as the clean one did."""
-    named = measure.step_at(visit.seq)
-    step = measure.workflow.find(named)
+    """Say whether a case that was killed at this visit, itself or a branch, ended as the clean one did.
+
+    effects: of the case and of its branches.
+    """
+    named = measure.step_at(visit.seq, visit.place)
+    step = measure.step(visit.workflow, named)
+    struck = lived.at(visit.place)
     wrong: list[str] = []
     mark = Mark.FINE if killed else Mark.PASSED
-    if any(seq == visit.seq for seq, _ in lived.lost):
+    if struck is not None and any(seq == visit.seq for seq, _ in struck.lost):
         mark = Mark.TWICE if visit.point in BEGUN else Mark.AGAIN
-    if lived.status == "held" and _may_be_held(measure.workflow, lived):
+    if any(one.status == "held" and _may_be_held(measure, one) for one in lived.family):
         mark = Mark.HELD
     else:
         wrong += measure.unlike(lived)
@@ -98,7 +128,7 @@ def judge(
         unsafe = [(step.name, f"unsafe: `{step.name}` was called twice under no key")]
     return Verdict(
         visit=visit,
-        thread_id=lived.thread_id,
+        thread_id=lived.thread_id if struck is None else struck.thread_id,
         step=named,
         mark=Mark.WRONG if wrong or unsafe else mark,
         wrong=tuple(wrong),
@@ -111,17 +141,20 @@ def _made_twice(measure: Measure, lived: Lived, effects: Counter[str | None] | N
     if effects is None or measure.effects is None or made(effects) <= made(measure.effects):
         return []
     counted = f"{made(effects)} effects were made, without a crash {made(measure.effects)}"
-    found = []
-    for seq, name in dict.fromkeys(lived.lost):
-        step = measure.workflow.find(name)
-        read = key_read(lived, seq)
-        how = "and read its key, but its effects were made under others" if read else "under no key"
-        if step is not None and step.transactional:
-            how = "and does something outside of its transaction"
-        elif step is not None and step.in_doubt == "verify":
-            how = "and its verify did not find what the first call had done"
-        found.append((name, f"unsafe: `{name}` was called twice {how}: {counted}"))
-    return found or [(lived.thread_id, f"more effects than steps explain: {counted}")]
+    found: dict[str, str] = {}
+    for one in lived.family:
+        for seq, name in dict.fromkeys(one.lost):
+            how = _how(measure.step(one.workflow, name), key_read(one, seq))
+            found.setdefault(name, f"unsafe: `{name}` was called twice {how}: {counted}")
+    return list(found.items()) or [(lived.thread_id, f"more effects than steps explain: {counted}")]
+
+
+def _how(step: Step | None, read: bool | None) -> str:
+    if step is not None and step.transactional:
+        return "and does something outside of its transaction"
+    if step is not None and step.in_doubt == "verify":
+        return "and its verify did not find what the first call had done"
+    return "and read its key, but its effects were made under others" if read else "under no key"
 
 
 def _missing(measure: Measure, effects: Counter[str | None] | None) -> list[str]:
@@ -133,7 +166,8 @@ def _missing(measure: Measure, effects: Counter[str | None] | None) -> list[str]
 def _is_keyless(measure: Measure, step: Step, visit: Visit) -> bool:
     """Whether nothing keeps the step's effect from being made twice, if it has one."""
     guarded = step.transactional or step.in_doubt != "retry" or step.name in measure.pure
-    return not guarded and key_read(measure.clean, visit.seq) is False
+    clean = measure.clean.at(visit.place)
+    return not guarded and clean is not None and key_read(clean, visit.seq) is False
 
 
 def key_read(lived: Lived, seq: int) -> bool | None:
@@ -141,9 +175,9 @@ def key_read(lived: Lived, seq: int) -> bool | None:
     return next((w.key_read for w in lived.written if w.seq == seq + 1), None)
 
 
-def _may_be_held(workflow: Workflow, lived: Lived) -> bool:
+def _may_be_held(measure: Measure, lived: Lived) -> bool:
     """Whether the step's policy wants a person to be asked about a call in doubt."""
-    step = workflow.find(lived.step or "")
+    step = measure.step(lived.workflow, lived.step or "")
     return step is not None and step.in_doubt != "retry" and str(lived.why.get("why", "")).startswith("in doubt")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from keepstep.testing.crash.judgement import ADVICE, Mark, Verdict, verdicts_by_step
@@ -17,13 +18,14 @@ _WORST = [Mark.WRONG, Mark.HELD, Mark.TWICE, Mark.AGAIN, Mark.FINE, Mark.PASSED]
 class Report:
     """The result of `crash_everywhere`; as text, a table.
 
+    steps: where each begins, a checkpoint's seq, and its name; of branch 1 of the fan-out at 2 it is `2[1] 0`.
     verdicts: one for each kill. twice: the steps whose code was called twice, with what kept that from doing harm.
     unsafe: by step, why it isn't safe. wrong: what else isn't as without a crash. seconds: how long it took.
     """
 
     workflow: str
     status: str
-    steps: tuple[tuple[int, str], ...]
+    steps: tuple[tuple[str, str], ...]
     verdicts: tuple[Verdict, ...]
     twice: dict[str, str]
     seconds: float
@@ -50,13 +52,13 @@ class Report:
 
     def table(self) -> str:
         """Steps and points; of several kills at the same place the worst."""
-        marks: dict[tuple[int, str], Mark] = {}
+        marks: dict[tuple[str, str], Mark] = {}
         for verdict in self.verdicts:
-            place = verdict.visit.seq, verdict.visit.point
+            place = label_of(*verdict.visit.row), verdict.visit.point
             marks[place] = min(marks.get(place, Mark.PASSED), verdict.mark, key=_WORST.index)
         used = [point for point in POINTS if any(point == at for _, at in marks)]
         rows = [["seq", "step", *used]]
-        rows += [[str(seq), step, *(str(marks.get((seq, p), "")) for p in used)] for seq, step in self.steps]
+        rows += [[at, step, *(str(marks.get((at, p), "")) for p in used)] for at, step in self.steps]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -86,6 +88,16 @@ class NotCrashSafe(AssertionError):
         super().__init__("\n".join([f"{report.workflow} isn't safe under crashes:", *shown, "", str(report)]))
 
 
+def label_of(place: str, seq: int) -> str:
+    """Where a step begins, in a table."""
+    return f"{place.lstrip('#')} {seq}".lstrip()
+
+
+def in_order(row: tuple[str, int]) -> tuple[list[int], int]:
+    """By which rows are sorted: the case's own, then those of its branches, each behind the one above it."""
+    return [int(number) for number in re.findall(r"\d+", row[0])], row[1]
+
+
 def _with_place(report: Report, step: str, why: str) -> str:
     """The sentence with a point at which it was seen."""
     first = next(v for v in report.verdicts if (step, why) in v.unsafe)
@@ -94,5 +106,5 @@ def _with_place(report: Report, step: str, why: str) -> str:
 
 def _at(verdict: Verdict) -> str:
     nth = f", time {verdict.visit.nth}" if verdict.visit.nth > 1 else ""
-    at = f"{verdict.step}#{verdict.visit.seq}" if verdict.step else f"#{verdict.visit.seq}"
+    at = f"{verdict.step}#{label_of(*verdict.visit.row)}"
     return f"killed at {verdict.visit.point!r} of {at}{nth} (case {verdict.thread_id})"

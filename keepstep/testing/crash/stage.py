@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.database import Database, Row
 from keepstep.config.settings import postgres_url
 from keepstep.steps.workflow import Workflow
 from keepstep.testing.backends import Backends
 from keepstep.testing.clock import Clock
 from keepstep.testing.crash.answers import Answers, Signals
 from keepstep.testing.crash.crew import Crew
+from keepstep.testing.crash.facts import FAMILY
 from keepstep.testing.crash.points import Points
 from keepstep.testing.due import next_due, now
 from keepstep.testing.prepared import prepare
@@ -30,10 +32,15 @@ RESTING, QUEUED = 0.05, 0.5
 """Seconds in which nothing has changed, before the clock is put forward: where nobody has anything to do, and where
 cases are queued, whose messages may be on their way still, or lost."""
 
-_STANDING = sa.text("""
-select h.status, count(*) as cases, sum(h.seq + h.attempt) as moved
-  from keepstep.heads h join keepstep.cases k on k.id = h.id
- where starts_with(k.thread_id, :prefix) group by h.status order by h.status
+# is_full: it waits for branches, and no others can begin before one of those that have begun ends.
+_STANDING = sa.text(f"""{FAMILY}
+select h.id, k.parent, h.status, h.seq, h.attempt,
+       exists (select from keepstep.fans o
+                where o.case_id = h.id and o.seq = h.seq and o.fate is null
+                  and (o.made = o.total or o.max_running <= (
+                         select count(*) from keepstep.cases b
+                          where b.parent = o.case_id and b.parent_seq = o.seq and b.status is null))) as is_full
+  from family f join keepstep.heads h on h.id = f.id join keepstep.cases k on k.id = f.id order by h.id
 """)
 
 # Whoever claims waits until the clock stands where it will: no attempt is taken for overdue because of us.
@@ -116,12 +123,14 @@ class Stage:
     def tick(self, end: float) -> bool:
         """Look after the worker, answer, put the clock forward if all stands still. False: every case is at rest.
 
-        At rest: it has ended, or is held. Raises Stuck when nothing can move a case any more, or after `end`.
+        At rest: it has ended, is held, or waits for branches that are. Raises Stuck when nothing can move a case any
+        more, or after `end`.
         """
         self.crew.look_after()
         answered = self._answers.give()
         rows = self.db.all(_STANDING, {"prefix": self.prefix})
-        standing = {row.status: row.cases for row in rows if row.status != "held"}
+        resting = _resting(rows)
+        standing = Counter(row.status for row in rows if row.id not in resting)
         if not standing:
             return False
         at = time.monotonic()
@@ -153,6 +162,22 @@ class Stage:
     def _said(self) -> str:
         tail = self.crew.tail()
         return f"\nThe worker said:\n{tail}" if tail else ""
+
+
+def _resting(rows: Sequence[Row]) -> set[UUID]:
+    """The held cases, and those that can only wait for them."""
+    below: dict[UUID, list[UUID]] = {}
+    for row in rows:
+        if row.parent is not None:
+            below.setdefault(row.parent, []).append(row.id)
+    resting: set[UUID] = {row.id for row in rows if row.status == "held"}
+    while more := {
+        row.id
+        for row in rows
+        if row.is_full and row.id not in resting and row.id in below and resting.issuperset(below[row.id])
+    }:
+        resting |= more
+    return resting
 
 
 def _counted(standing: Mapping[str, int]) -> str:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from keepstep.steps.keys import case_id
 from keepstep.testing.crash.path import EVERY, State, Visit, given
+from keepstep.testing.crash.sameness import NAMED
 from keepstep.testing.crash.stage import Stage
 
 LATEST = 1.5
@@ -63,4 +64,6 @@ def strike(stage: Stage, cells: Sequence[Cell], state: State, others: Sequence[s
 
 
 def _at(stage: Stage, cell: Cell) -> tuple[str, UUID, int]:
-    return cell.visit.point, case_id(stage.workflow.name, cell.thread_id), cell.visit.seq
+    visit = cell.visit
+    workflow, thread_id = visit.workflow or stage.workflow.name, visit.thread_id.replace(NAMED, cell.thread_id)
+    return visit.point, case_id(workflow, thread_id), visit.seq
