@@ -3,7 +3,7 @@
 | file | noun |
 | --- | --- |
 | `plan.py` | what strikes when, and which case starts when: all of it from one seed |
-| `workflow.py` | 42 steps of every kind |
+| `workflow.py` | 42 steps of every kind, fan-outs and children among them |
 | `outside.py` | the outside world, which makes an effect on each call, and forgets none |
 | `stage.py` | servers, proxy, workers and a client of the run's own |
 | `fleet.py`, `proxy.py` | workers and connections, and what is done to them |

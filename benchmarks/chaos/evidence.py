@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -14,8 +14,13 @@ from benchmarks.chaos.outside import Line
 from benchmarks.chaos.stage import Stage
 from benchmarks.chaos.workflow import chaos
 from keepstep.checkpoint.reads import Event
+from keepstep.testing.crash.facts import FAMILY
 
 _ROWS = sa.text("select thread_id, step, key from chaos_effects")
+_BELOW = sa.text(f"""{FAMILY}
+select f.root, f.place, coalesce(h.status, k.status) as status
+  from family f join keepstep.cases k on k.id = f.id left join keepstep.heads h on h.id = f.id where f.place <> ''
+""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +34,9 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One case. lines: of the outside world. rows: what transactional steps wrote."""
+    """One case. lines: of the outside world. rows: what transactional steps wrote. below: its branches' statuses, and
+    theirs, by place: `#7[2]` is branch 2 of the fan-out at checkpoint 7.
+    """
 
     thread_id: str
     run: UUID
@@ -38,6 +45,7 @@ class Evidence:
     history: Sequence[Event] = ()
     lines: Sequence[Line] = ()
     rows: Sequence[Effect] = field(default=())
+    below: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def effects(self) -> list[Effect]:
@@ -51,10 +59,13 @@ def gather(stage: Stage, thread_ids: Iterable[str]) -> list[Evidence]:
     rows: dict[str, list[Effect]] = {}
     for row in stage.db.all(_ROWS):
         rows.setdefault(row.thread_id, []).append(Effect(what=row.step, key=row.key))
-    return [_of_one(stage, thread_id, rows.get(thread_id, [])) for thread_id in thread_ids]
+    below: dict[str, dict[str, str]] = {}
+    for row in stage.db.all(_BELOW, {"prefix": "case-"}):
+        below.setdefault(row.root, {})[row.place] = row.status
+    return [_of_one(stage, name, rows.get(name, []), below.get(name, {})) for name in thread_ids]
 
 
-def _of_one(stage: Stage, thread_id: str, rows: list[Effect]) -> Evidence:
+def _of_one(stage: Stage, thread_id: str, rows: list[Effect], below: Mapping[str, str]) -> Evidence:
     case = stage.patient(lambda: stage.client.get(chaos, thread_id))
     return Evidence(
         thread_id=thread_id,
@@ -64,4 +75,5 @@ def _of_one(stage: Stage, thread_id: str, rows: list[Effect]) -> Evidence:
         history=stage.patient(lambda: stage.client.history(chaos, thread_id)),
         lines=outside.lines(thread_id),
         rows=rows,
+        below=below,
     )

@@ -15,7 +15,7 @@ from benchmarks.chaos import outside
 from benchmarks.chaos.backend import answer
 from benchmarks.chaos.dice import dice
 from benchmarks.chaos.stage import Stage
-from benchmarks.chaos.workflow import changes, chaos
+from benchmarks.chaos.workflow import changes, chaos, errands
 from keepstep.checkpoint.reads import Case
 from keepstep.checkpoint.sql import nodes
 from keepstep.steps.errors import CaseError
@@ -27,6 +27,7 @@ SILENT = ("node_died", "orphaned", "timed_out", "Timeout")
 """Reasons that say that nobody heard from the attempt any more, not that it has ended."""
 MAY_BE_RETRIED = ("poison", "its node died", "retries ran out")
 """How reasons begin which say that the step had bad luck: it may be tried again under its key."""
+HELPED = (chaos.name, f"{chaos.name}.branches", errands.name)
 MANY = 10_000
 
 
@@ -59,10 +60,14 @@ class Operator:
             try:
                 self._know_the_nodes()
                 self._answer()
-                for case in self._patient(lambda: self._stage.client.list(workflow=chaos, status="held", limit=MANY)):
-                    self._move(case)
+                for name in HELPED:
+                    for case in self._patient(lambda n=name: self._held(n)):
+                        self._move(case)
             except Exception as error:  # noqa: BLE001  (they come again in half a second; the run tells of it)
                 self.errors.append(error)
+
+    def _held(self, workflow: str) -> list[Case]:
+        return list(self._stage.client.list(workflow=workflow, status="held", limit=MANY))
 
     def _know_the_nodes(self) -> None:
         for row in self._patient(lambda: self._stage.db.all(nodes.LIST)):
@@ -84,7 +89,7 @@ class Operator:
 
     # ------------------------------------------------------------------------------------------------ what is held
     def _move(self, listed: Case) -> None:
-        case = self._patient(lambda: self._stage.client.get(chaos, listed.thread_id))
+        case = self._patient(lambda: self._stage.client.get(listed.workflow, listed.thread_id))
         if case.status != "held" or case.reason is None or case.step is None:
             return
         why, kind = str(case.reason.get("why")), str(case.reason.get("type"))
@@ -95,7 +100,8 @@ class Operator:
             if why.startswith(IN_DOUBT):
                 self._look(case, kind)
             elif why.startswith(MAY_BE_RETRIED):
-                self._patient(lambda: self._stage.client.retry(chaos, case.thread_id, actor="operator", reason=why))
+                name = case.workflow, case.thread_id
+                self._patient(lambda: self._stage.client.retry(*name, actor="operator", reason=why))
             else:
                 self.astonished[case.thread_id] = f"{case.step}#{case.seq}: {case.reason}"
         except CaseError:

@@ -37,7 +37,7 @@ class Stage:
         url = urls.database(TEMPLATE)
         self.db = Database(postgres_url(url), application_name="chaos", ping=True)
         self.db.run(workflow.TABLE, {})
-        self.client = Client(url, urls.valkey, workflows=[workflow.chaos])
+        self.client = Client(url, urls.valkey, workflows=[workflow.chaos, workflow.errands])
         effects = folder / "outside"
         effects.mkdir()
         os.environ[outside.FOLDER_VARIABLE] = str(effects)

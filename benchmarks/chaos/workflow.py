@@ -1,4 +1,4 @@
-"""A case of 42 steps, of every kind that there is; each calls the outside world, sleeps, or waits."""
+"""A case of 42 steps, of every kind that there is; each calls the outside world, sleeps, waits, or fans out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from tenacity import wait_fixed
 
 from benchmarks.chaos import outside
 from benchmarks.chaos.dice import dice
-from keepstep import Call, Done, NotDone, Retry, Workflow, sleep, wait_for
+from keepstep import Call, Done, NotDone, Retry, Workflow, fan_out, sleep, start_child, wait_for
 
 SEED_VARIABLE = "KEEPSTEP_CHAOS_SEED"
 SLOW_QUEUE = "chaos-slow"
+PIECES, GRAINS, AT_ONCE = 5, 2, 2
+"""Branches of a fan-out, those of its first one, and how many of the former may be unfinished at a time."""
+ERRANDS = ("there", "back")
+"""The steps of the child."""
 BACK_OFF = 0.3
 """Seconds between two tries of a step that raises."""
 DEADLINE = 1.5
@@ -28,11 +32,25 @@ TABLE = sa.text("create table if not exists chaos_effects (thread_id text, step 
 _INSERT = sa.text("insert into chaos_effects (thread_id, step, key) values (:thread_id, :step, :key)")
 
 
+class Errand(BaseModel):
+    """What a branch or a child does for a case. what: it is called outside. grains: in so many branches of its own."""
+
+    case: str
+    what: str
+    grains: int = 0
+    receipts: list[str] = []
+
+
 class Work(BaseModel):
-    """log: the steps whose result was kept. receipts: by what was called. The rest: what came of the waits."""
+    """log: the steps whose result was kept. receipts: by what was called. pieces, child: what came of the branches.
+
+    The rest: what came of the waits.
+    """
 
     log: list[str] = []
     receipts: dict[str, str] = {}
+    pieces: list[Any] = []
+    child: Errand | None = None
     early: str | None = None
     late: str | None = None
     never: str | None = None
@@ -114,6 +132,39 @@ def never(state: Work, call: Call) -> Any:
     return wait_for("never", into="never", timeout=DEADLINE, default=NOBODY, update=plain(state, call))
 
 
+def fan(state: Work, call: Call) -> Any:
+    """Call, and fan out: a few pieces at a time, of which the first fans out itself."""
+    pieces = [Errand(case=call.thread_id, what=f"{call.step}/{n}") for n in range(PIECES)]
+    pieces[0].grains = GRAINS
+    return fan_out("piece", over=pieces, into="pieces", max_running=AT_ONCE, update=plain(state, call))
+
+
+def child(state: Work, call: Call) -> Any:
+    """Call, and have another workflow do two things."""
+    errand = Errand(case=call.thread_id, what=call.step)
+    return start_child(errands, errand, into="child", update=plain(state, call))
+
+
+def piece(item: Errand, call: Call) -> Any:
+    """A branch: down every third time, before it has done anything."""
+    if chance(call, "fails").random() < 0.3:
+        raise OSError("the API is down")
+    receipt = outside.call(item.case, item.what, call.key, chance(call))
+    grains = [Errand(case=item.case, what=f"{item.what}/{n}") for n in range(item.grains)]
+    return fan_out("grain", over=grains, into="result") if grains else receipt
+
+
+def grain(item: Errand, call: Call) -> str:
+    """A branch of a branch."""
+    return outside.call(item.case, item.what, call.key, chance(call))
+
+
+def go(state: Errand, call: Call) -> dict[str, Any]:
+    """A step of the child."""
+    receipt = outside.call(state.case, f"{state.what}/{call.step}", call.key, chance(call))
+    return {"receipts": [*state.receipts, receipt]}
+
+
 _RETRY = Retry(attempts=30, wait=wait_fixed(BACK_OFF))
 
 KINDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -128,12 +179,14 @@ KINDS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "early": (early, {}),
     "late": (late, {}),
     "never": (never, {}),
+    "fan": (fan, {}),
+    "child": (child, {}),
 }
 
 _ORDER = """
-plain plain once transactional plain hold slow raising verify plain early once plain transactional hold plain slow sleep
-raising verify plain plain late transactional once hold plain slow raising verify never transactional plain plain hold
-sleep once raising verify transactional slow plain
+plain plain once transactional fan hold slow raising verify plain early once plain transactional hold child slow sleep
+raising verify plain plain late transactional once hold fan slow raising verify never transactional child plain hold
+sleep once raising verify transactional slow fan
 """
 
 STEPS = {f"{kind}_{number}": kind for number, kind in enumerate(_ORDER.split(), 1)}
@@ -164,7 +217,13 @@ def _recorded(thread_id: str, what: str, key: str) -> str:
     return outside.call(thread_id, what, key, dice(os.environ[SEED_VARIABLE], thread_id, what, os.getpid()))
 
 
+errands = Workflow("chaos-errands", state=Errand, timeout=timedelta(minutes=2), retry=_RETRY)
+for _name in ERRANDS:
+    errands.step(name=_name)(go)
+
 chaos = Workflow("chaos", state=Work, timeout=timedelta(minutes=2), retry=_RETRY)
 for _name, _kind in STEPS.items():
     _function, _options = KINDS[_kind]
     chaos.step(name=_name, **_options)(_function)
+for _branch in (piece, grain):
+    chaos.branch(_branch)

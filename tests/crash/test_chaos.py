@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,9 +21,9 @@ from benchmarks.chaos.backend import answer
 from benchmarks.chaos.evidence import Effect, Evidence
 from benchmarks.chaos.outside import Line
 from benchmarks.chaos.plan import make_plan
-from benchmarks.chaos.workflow import NOBODY, STEPS
+from benchmarks.chaos.workflow import ERRANDS, GRAINS, NOBODY, PIECES, STEPS
 from keepstep.checkpoint.reads import Event
-from keepstep.steps.keys import idempotency_key, once_key
+from keepstep.steps.keys import branch_run, idempotency_key, once_key
 from tests.support.worker import ROOT
 
 pytestmark = [pytest.mark.xdist_group("chaos"), pytest.mark.timeout(240), pytest.mark.slow]
@@ -79,6 +80,7 @@ def whole() -> Evidence:
     """The evidence of a case that nothing happened to."""
     now, seq, thread_id = datetime.now(UTC), 0, "A"
     history, lines, rows, receipts = [event("start", "start", 0, now)], [], [], {}
+    below, brought = {}, {}
     for step, kind in STEPS.items():
         keys = {step: idempotency_key(RUN, seq, step)}
         if kind == "once":
@@ -94,11 +96,32 @@ def whole() -> Evidence:
         if kind in ("early", "late", "never"):
             seq += 1
             history.append(event("signal", kind, seq, now))
+        if kind in ("fan", "child"):
+            for what, run, place, name, at in calls_below(step, kind, seq):
+                lines.append(made(what, str(idempotency_key(run, at, name)), f"receipt of {what}"))
+                below[place] = "completed"
+            brought[kind] = step
+            seq += 1
+            history.append(event("join", step, seq, now))
     told = {"early": answer("early", thread_id), "late": answer("late", thread_id), "never": NOBODY}
-    state = {"log": list(STEPS), "receipts": receipts, **told}
-    return Evidence(
-        thread_id=thread_id, run=RUN, status="completed", state=state, history=history, lines=lines, rows=rows
-    )
+    pieces = [f"receipt of {brought['fan']}/{n}" for n in range(1, PIECES)]
+    grains = [f"receipt of {brought['fan']}/0/{n}" for n in range(GRAINS)]
+    child = {"receipts": [f"receipt of {brought['child']}/{name}" for name in ERRANDS]}
+    state = {"log": list(STEPS), "receipts": receipts, "pieces": [grains, *pieces], "child": child, **told}
+    facts = {"history": history, "lines": lines, "rows": rows, "below": below}
+    return Evidence(thread_id=thread_id, run=RUN, status="completed", state=state, **facts)
+
+
+def calls_below(step: str, kind: str, seq: int) -> Iterator[tuple[str, UUID, str, str, int]]:
+    """What the branches of a step call: its name, the run, the place, the branch's step and where that begins."""
+    if kind == "child":
+        for at, name in enumerate(ERRANDS):
+            yield f"{step}/{name}", branch_run(RUN, seq, 0), f"#{seq}[0]", name, at
+        return
+    for n in range(PIECES):
+        yield f"{step}/{n}", branch_run(RUN, seq, n), f"#{seq}[{n}]", "piece", 0
+    for n in range(GRAINS):
+        yield f"{step}/0/{n}", branch_run(branch_run(RUN, seq, 0), 1, n), f"#{seq}[0]#1[{n}]", "grain", 0
 
 
 def event(kind: str, step: str, seq: int, at: datetime) -> Event:
@@ -142,10 +165,31 @@ def test_each_flaw_is_seen() -> None:
     assert promises(replace(case, lines=[other, *case.lines[1:]])) == {verdict.OTHER_KEY}
     assert promises(replace(case, lines=case.lines[1:])) == {verdict.STEP_LOST}
     assert promises(replace(case, rows=case.rows[1:])) == {verdict.STEP_LOST}
-    assert promises(replace(case, history=case.history[:-1])) == {verdict.STEP_LOST}
+    assert promises(replace(case, history=case.history[:1] + case.history[2:])) == {verdict.STEP_LOST}
     twice = [*case.history, replace(case.history[1], seq=len(case.history))]
     assert promises(replace(case, history=twice)) >= {verdict.KEPT_TWICE}
     state = {**case.state, "log": [*case.state["log"], plain.what]}
     assert promises(replace(case, state=state)) == {verdict.KEPT_TWICE}
     assert promises(replace(case, state={**case.state, "log": case.state["log"][1:]})) == {verdict.STEP_LOST}
     assert promises(replace(case, state={**case.state, "late": "early for A"})) == {verdict.WRONG_ANSWER}
+
+
+def test_each_flaw_of_branches_is_seen() -> None:
+    case = whole()
+    one = next(place for place in case.below if place.endswith("#1[1]"))
+    for below in (
+        {place: status for place, status in case.below.items() if place != one},
+        {**case.below, one: "queued"},
+        {**case.below, f"{one}#9[0]": "completed"},
+    ):
+        assert promises(replace(case, below=below)) == {verdict.BRANCH_LOST}
+    grain = next(line for line in case.lines if line.what.endswith("/0/1"))
+    assert promises(replace(case, lines=[*case.lines, replace(grain, key="another")])) == {verdict.OTHER_KEY}
+    assert verdict.BRANCH_LOST in promises(replace(case, lines=[line for line in case.lines if line is not grain]))
+    unjoined = [event for event in case.history if event.kind != "join"]
+    assert verdict.NOT_JOINED in promises(replace(case, history=unjoined))
+    again = replace(next(e for e in case.history if e.kind == "join"), seq=len(case.history))
+    assert promises(replace(case, history=[*case.history, again])) == {verdict.NOT_JOINED}
+    swapped = [case.state["pieces"][0], *reversed(case.state["pieces"][1:])]
+    assert promises(replace(case, state={**case.state, "pieces": swapped})) == {verdict.NOT_JOINED}
+    assert promises(replace(case, state={**case.state, "child": None})) == {verdict.NOT_JOINED}
