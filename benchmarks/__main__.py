@@ -21,6 +21,7 @@ from benchmarks import (
     lengths,
     mixed,
     page,
+    parents,
     pruning,
     recovery,
     speed,
@@ -30,7 +31,7 @@ from benchmarks.shape import ROOT, Shape
 from benchmarks.sheet import Sheet
 
 PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "branches", "loops")
-PARTS += ("recovery",)
+PARTS += ("parents", "recovery")
 DEFAULT = ("speed", "costs", "waiting", "recovery")
 LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
@@ -90,6 +91,8 @@ def main(
                 bench.run(part, _branches(), each, branches.measure, _branches_row)
             case "loops":
                 bench.run(part, _loops(), [(named[0], most) for most in fanning.LOOPS], branches.loop, _loops_row)
+            case "parents":
+                bench.run(part, _parents(), [(named[0],)], parents.measure, _parents_row)
             case "recovery":
                 bench.show(part, _recovery(runs), recovery.measure(runs), _recovery_row)
 
@@ -255,6 +258,22 @@ def _branches() -> Sheet:
 
 def _branches_row(it: branches.Branches) -> Sequence[object]:
     return str(it.crew), it.kind, it.count, it.per_s
+
+
+def _parents() -> Sheet:
+    columns = [
+        "pool",
+        "cases that wait",
+        "idle, % of a core",
+        "idle beside them",
+        "steps/s without",
+        "steps/s beside them",
+    ]
+    return Sheet(title="Beside cases that wait for their branches", columns=columns)
+
+
+def _parents_row(it: parents.Parents) -> Sequence[object]:
+    return str(it.crew), it.parents, it.alone, it.beside, it.before, it.after
 
 
 def _loops() -> Sheet:

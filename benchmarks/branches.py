@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 
 LOADS = ("separate", "branches", "window")
 """Separate cases of one step; branches of one case; branches of which a hundred are unfinished at a time."""
-SIZES = (250, 1000, 4000)
+SIZES = (250, 1000, 4000, 10_000)
 LOOP = 2000
 WINDOW = 100
 

@@ -93,13 +93,19 @@ def worth_a_look(db: Database, parent: Parent, *, failed: bool) -> bool:
     return db.one(sql.WORTH_A_LOOK, params) is not None
 
 
+def put_off_idle(db: Database, limit: int) -> None:
+    """Look later at cases that are due, and for whose branches there is nothing to do; so many with each statement."""
+    while db.run(sql.LOOK_LATER_IDLE, {"limit": limit}) == limit:
+        pass
+
+
 def due(db: Database, limit: int) -> list[UUID]:
-    """Cases that wait for branches, and are to be looked at."""
+    """Cases that wait for branches, and are to be looked at: there is something to do."""
     return [row.id for row in db.all(sql.DUE, {"limit": limit})]
 
 
 def undone(db: Database, limit: int) -> list[UUID]:
-    """Cases whose branches have ended, or could be made, and over which somebody has died."""
+    """Cases for whose branches there is something to do: if somebody has died, nobody may be on the way."""
     return [row.id for row in db.all(sql.UNDONE, {"limit": limit})]
 
 

@@ -234,8 +234,8 @@ class Runner:
         return self._bell.take()
 
     def _skip(self) -> bool:
-        """Put the clock forward to what is due next. False: nothing is."""
-        due = next_due(self._engine.db, ending=True)
+        """Put the clock forward to what is due next, or became due since the last look. False: nothing is."""
+        due = next_due(self._engine.db, ending=True, past=True)
         if due is not None:
             self._put_forward_to(due)
         return due is not None

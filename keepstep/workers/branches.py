@@ -56,6 +56,7 @@ def look_above(engine: Engine, case: UUID) -> None:
 def sweep(engine: Engine, *, undone: bool = False) -> None:
     """Look at the cases that are due; undone: also at those over which somebody may have died. Cancel what was left."""
     rows = engine.limits.rows
+    joins.put_off_idle(engine.db, rows)
     for case in joins.due(engine.db, rows):
         _one_case(engine, case)
     for case in joins.undone(engine.db, rows) if undone else ():

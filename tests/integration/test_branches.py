@@ -267,6 +267,38 @@ def test_the_sweep_makes_what_was_not_made_and_joins_what_was_not_joined(runner:
         joins.settle, joins.worth_a_look = quiet
 
 
+def test_a_branch_that_failed_is_seen_by_the_sweep_if_nobody_followed_it_up(
+    runner: Runner, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.run()  # its sweep has looked for what was left undone before it began
+    started = start(runner, "fail", "ask")
+    with monkeypatch.context() as dead:
+        dead.setattr(joins, "worth_a_look", lambda *_, **__: False)
+        runner.run()
+    assert runner.get(started).status == "waiting"
+    assert joins.undone(db, 10) == [started.id]
+    runner.advance(seconds=6)
+    assert runner.get(started).status == "failed"
+
+
+def test_cases_with_nothing_to_do_are_put_off_together(runner: Runner, db: Database) -> None:
+    for number in range(5):
+        start(runner, "ask", thread_id=f"idle-{number}")
+    runner.run()
+    ready = start(runner, "double", thread_id="ready")
+    runner.run_until(status="waiting", case=ready)
+    db.run(sa.text("update keepstep.heads set due_at = clock_timestamp() where workflow = 'fanning'"), {})
+    db.run(sa.text("delete from keepstep.heads where workflow = 'fanning.branches' and status = 'queued'"), {})
+    db.run(
+        sa.text("update keepstep.cases set status = 'completed', finished_at = now() where thread_id like 'ready/%'"),
+        {},
+    )
+    joins.put_off_idle(db, 2)
+    due = "select count(*) as n from keepstep.heads where workflow = 'fanning' and due_at <= clock_timestamp()"
+    assert db.all(sa.text(due))[0].n == 1
+    assert joins.due(db, 10) == [ready.id]
+
+
 def test_two_looks_at_once_join_once(runner: Runner, db: Database) -> None:
     started = start(runner, "ask")
     runner.run()

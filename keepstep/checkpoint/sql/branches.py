@@ -32,6 +32,17 @@ _LIVE = f"from keepstep.cases k where {_OF} and k.status is null"
 _ALIVE = f"(select count(*) from (select {_LIVE} limit f.max_running) live)"
 """How many of its cases are unfinished; no more are counted than there may be."""
 
+_BAD = f"""case when f.on_error = 'fail' then least(
+         (select min(branch) from (select k.branch from keepstep.cases k
+                                    where {_OF} and k.status in ('failed', 'cancelled') offset 0) bad),
+         (select min(b.number) from keepstep.branches b
+           where b.case_id = f.case_id and b.seq = f.seq and b.error is not null)) end"""
+"""The first branch that failed, where that fails the case."""
+
+_TO_DO = f"""(case when f.made < f.total then {_ALIVE} < f.max_running else not exists (select {_LIVE}) end
+       or {_BAD} is not null)"""
+"""Whether others can begin, all have ended, or one has failed the case."""
+
 # Whether the end of a child lets its parent do anything: a batch of others can be made, or all have ended. Asked by
 # every child that ends, without a lock, after its own commit: the last of several sees all the others.
 WORTH_A_LOOK = text(f"""
@@ -49,16 +60,12 @@ with mine as materialized (select pg_try_advisory_xact_lock(:key) as looks)
 {LOCKED_HEAD.replace(" where ", " where (select looks from mine) and ")}
 """)
 
-# The fan-out that the locked case waits for. bad: the first branch that failed, where that fails the case. next: the
+# The fan-out that the locked case waits for. bad: the first branch that failed. next: the
 # next of the list, as many as there is room for, as JSON; `large`: a first state of which something is stored apart.
 FAN = text(f"""
 select f.seq, f.shape, f.into_field, f.then_target::text as then_target, f.on_error, f.max_running, f.total, f.made,
        f.kinds::text as kinds, a.alive,
-       case when f.on_error = 'fail' then least(
-         (select min(branch) from (select k.branch from keepstep.cases k
-                                    where {_OF} and k.status in ('failed', 'cancelled') offset 0) bad),
-         (select min(b.number) from keepstep.branches b
-           where b.case_id = f.case_id and b.seq = f.seq and b.error is not null)) end as bad,
+       {_BAD} as bad,
        (select json_agg(json_build_object('number', n.number, 'kind', n.kind, 'name', n.name,
                                           'thread_id', n.thread_id, 'large', n.large) order by n.number) from (
           select b.number, b.kind, b.name, b.thread_id,
@@ -227,32 +234,32 @@ update keepstep.fans f set cleared = true
 """)
 
 # ---------------------------------------------------------------------------------------------------------- the sweep
-# Cases that wait for branches, and are to be looked at.
-DUE = text(f"""
-select h.id from keepstep.heads h join keepstep.fans f on f.case_id = h.id and f.seq = h.seq and f.fate is null
- where h.due_at <= {NOW} and h.status = 'waiting' order by h.due_at limit :limit
+_WAITING = """keepstep.heads h join keepstep.fans f on f.case_id = h.id and f.seq = h.seq and f.fate is null
+ where h.status = 'waiting'"""
+_LATER = """clock_timestamp() + greatest(interval '5 seconds',
+                                             least(interval '5 minutes', clock_timestamp() - entered_at))"""
+"""The later, the longer it has been waiting."""
+
+# Cases that are due, and wait for branches of which there is nothing to do: look at them later, many at once.
+LOOK_LATER_IDLE = text(f"""
+update keepstep.heads set due_at = {_LATER} from (
+  select h.id as idle from {_WAITING} and h.due_at <= {NOW} and not {_TO_DO}
+   order by h.due_at limit :limit for update of h skip locked) due
+ where id = idle
 """)
 
-# Look at one again later, the later, the longer it has been waiting.
-LOOK_LATER = text("""
-update keepstep.heads
-   set due_at = clock_timestamp() + greatest(interval '5 seconds',
-                                             least(interval '5 minutes', clock_timestamp() - entered_at))
- where id = :id and seq = :seq and status = 'waiting'
-""")
+# The others of them.
+DUE = text(f"select h.id from {_WAITING} and h.due_at <= {NOW} and {_TO_DO} order by h.due_at limit :limit")
 
-# The same of one that can't be moved, whatever its seq.
+LOOK_LATER = text(f"update keepstep.heads set due_at = {_LATER} where id = :id and seq = :seq and status = 'waiting'")
+
+# Of one that can't be moved.
 PUT_OFF = text("""
 update keepstep.heads set due_at = clock_timestamp() + interval '1 minute' where id = :id and status = 'waiting'
 """)
 
-# Those that somebody has died over: all have ended and nobody joined, or others may be made and nobody made them.
-UNDONE = text(f"""
-select f.case_id as id from keepstep.fans f
-  join keepstep.heads h on h.id = f.case_id and h.seq = f.seq and h.status = 'waiting'
- where f.fate is null and case when f.made < f.total then {_ALIVE} < f.max_running else not exists (select {_LIVE}) end
- order by f.opened_at desc limit :limit
-""")
+# Those that somebody has died over, though they aren't due.
+UNDONE = text(f"select h.id from {_WAITING} and {_TO_DO} order by f.opened_at desc limit :limit")
 
 # Those with cases that are still to be cancelled.
 LEFT = text("""
