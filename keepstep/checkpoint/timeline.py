@@ -180,7 +180,7 @@ def parent(db: Database, case: UUID) -> Relative | None:
 
 
 def children(db: Database, case: UUID) -> list[Relative]:
-    """The cases that this one started, the first of them."""
+    """The cases that are below this one and no branches of it, the first of them."""
     return [Relative(**row._mapping) for row in db.all(sql.CHILDREN, {"id": case, "limit": ROWS})]
 
 

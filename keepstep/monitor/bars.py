@@ -19,7 +19,7 @@ _BETWEEN = {"queued": "queued", "sleeping": "sleeping", "waiting": "waiting"}
 _SPOKEN = {
     "queued": "waited for a worker",
     "sleeping": "slept",
-    "waiting": "waited for a signal",
+    "waiting": "waited for a signal, or for branches",
     "held": "held",
     "backoff": "backed off, or waited for a worker",
     "run": "ran",
@@ -32,7 +32,7 @@ LEGEND = (
     ("failed", "attempt in vain"),
     ("backoff", "until the next attempt"),
     ("sleeping", "sleeps"),
-    ("waiting", "waits for a signal"),
+    ("waiting", "waits for a signal, or for branches"),
     ("held", "held"),
 )
 

@@ -10,14 +10,16 @@ from uuid import UUID
 
 from keepstep.checkpoint import delta, ledger, reads, timeline
 from keepstep.checkpoint.delta import Operation
+from keepstep.checkpoint.facts import facts
 from keepstep.checkpoint.filters import MOST
 from keepstep.checkpoint.ledger import RecordedCall
 from keepstep.checkpoint.mask import Mask
 from keepstep.checkpoint.reads import Case
 from keepstep.checkpoint.timeline import Act, Relative, Sent, Stretch
-from keepstep.checkpoint.why import Facts, Standing, Why, why
+from keepstep.checkpoint.why import Why, why
 from keepstep.monitor import shown
 from keepstep.monitor.bars import LEGEND, Chart, chart
+from keepstep.monitor.fanned import Fanned, fanned
 from keepstep.monitor.graph import Picture, picture
 from keepstep.monitor.handler import CasesHandler, Refused, no_case
 from keepstep.monitor.verbs import VERBS, offered
@@ -52,6 +54,7 @@ class View:
     signals: Sequence[Sent]
     acts: Sequence[Act]
     parent: Relative | None
+    fans: Sequence[Fanned]
     children: Sequence[Relative]
     version: str
 
@@ -155,14 +158,13 @@ def look(
     mask = client.mask(found.workflow, found.thread_id)
     found = replace(found, reason=mask.json(found.reason), error=mask.json(found.error))
     waits = mask.json(reads.open_waits(db, case))
-    standing = Standing.of(reads.standing(db, case))
     stretch = _covered(mask, timeline.stretch(db, case, before=before))
     since = stretch.entries[0].seq if stretch.entries else 0
     code = next((workflow for workflow in client.registry if workflow.name == found.workflow), None)
     state, change, damage = _state(client, case, at, oldest)
     return View(
         case=found,
-        why=mask.why(why(Facts(case=found, standing=standing, waits=waits, nodes=client.nodes()))),
+        why=mask.why(why(facts(db, found, client.nodes()))),
         waits=waits,
         chart=chart(found, stretch, timeline.now(db, case), latest=before is None, squeezed=squeezed),
         stretch=stretch,
@@ -177,6 +179,7 @@ def look(
         signals=[replace(one, payload=mask.payload(one.name, one.payload)) for one in timeline.signals(db, case)],
         acts=[replace(one, reason=one.reason and mask.text(one.reason)) for one in timeline.acts(db, case)],
         parent=timeline.parent(db, case),
+        fans=fanned(db, case, mask),
         children=timeline.children(db, case),
         version=version,
     )

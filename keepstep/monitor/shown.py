@@ -16,12 +16,21 @@ STATUS_WORDS = {
     "queued": "waits for a worker",
     "running": "a worker runs its step",
     "sleeping": "a timer or a back-off runs",
-    "waiting": "waits for a signal",
+    "waiting": "waits for a signal, or for branches",
     "held": "parked for an operator",
     "completed": "went through all its steps",
     "failed": "ended by an error",
     "cancelled": "ended by an operator",
 }
+
+
+BRANCH_WORDS = {"refused": "refused: their thread ids were taken", "begin": "to begin"}
+"""Of branches that have no case; the others are named by their status."""
+
+
+def number(count: int) -> str:
+    """A count, with its thousands apart."""
+    return f"{count:,}"
 
 
 def text(value: object) -> str:

@@ -43,7 +43,12 @@ VERSION = text("""
 select k.run, k.status as ended, h.seq, h.status, h.paused, h.attempt, h.verifications, h.lease, h.step,
        (select max(id) from keepstep.signals s where s.case_id = k.id) as signal,
        (select max(id) from keepstep.audit a where a.case_id = k.id) as act,
-       (select max(seq) from keepstep.checkpoints c where c.case_id = k.id) as latest
+       (select max(seq) from keepstep.checkpoints c where c.case_id = k.id) as latest,
+       (select json_build_array(f.made, count(*), count(*) filter (where b.status = 'held'))::text
+          from keepstep.fans f
+          join keepstep.cases c on c.parent = f.case_id and c.parent_seq = f.seq and c.status is null
+          join keepstep.heads b on b.id = c.id
+         where f.case_id = k.id and f.fate is null group by f.made) as branches
   from keepstep.cases k left join keepstep.heads h on h.id = k.id where k.id = :id
 """)
 
@@ -58,10 +63,11 @@ select clock_timestamp() as now, h.entered_at, h.deadline - make_interval(secs =
   from (select) nothing left join keepstep.heads h on h.id = :id
 """)
 
+# Those that are no branches: the page shows these with their fan-out.
 CHILDREN = text("""
 select k.id, k.workflow, k.thread_id, coalesce(h.status, k.status) as status, h.step
   from keepstep.cases k left join keepstep.heads h on h.id = k.id
- where k.parent = :id order by k.id limit :limit
+ where k.parent = :id and k.branch is null order by k.id limit :limit
 """)
 
 PARENT = text("""

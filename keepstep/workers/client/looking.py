@@ -10,13 +10,14 @@ from typing import Any
 from keepstep.checkpoint import delta, fan_reads, ledger, nodes, reads
 from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.erasure import unknown
+from keepstep.checkpoint.facts import facts
 from keepstep.checkpoint.fan_reads import BranchView
 from keepstep.checkpoint.filters import Filter
 from keepstep.checkpoint.ledger import RecordedCall
 from keepstep.checkpoint.mask import Mask, mask
 from keepstep.checkpoint.nodes import NodeView
 from keepstep.checkpoint.reads import Case, Event, Page
-from keepstep.checkpoint.why import Facts, Standing, Why, why
+from keepstep.checkpoint.why import Why, why
 from keepstep.steps.errors import UnknownCheckpoint, WaitTimeout
 from keepstep.steps.terms import Tags
 from keepstep.steps.workflow import Workflow
@@ -48,16 +49,7 @@ class Looking(Connected):
 
     def why(self, workflow: str | Workflow, thread_id: str) -> Why:
         """What the case waits for, and what would move it: as text, `str(...)`. Raises UnknownCase."""
-        case = self._find(workflow, thread_id)
-        facts = Facts(
-            case=case,
-            standing=Standing.of(reads.standing(self.db, case.id)),
-            waits=reads.open_waits(self.db, case.id),
-            nodes=self.nodes(),
-            fan=next(iter(fan_reads.fans(self.db, case.id, open_only=True)), None),
-            held=fan_reads.branches(self.db, case.id, status="held", limit=5) if case.status == "waiting" else (),
-        )
-        return why(facts)
+        return why(facts(self.db, self._find(workflow, thread_id), self.nodes()))
 
     def history(self, workflow: str | Workflow, thread_id: str) -> Sequence[Event]:
         """All that happened to the case, in order. Raises UnknownCase."""
