@@ -252,12 +252,12 @@ def _backlog_row(it: backlog.Backlog) -> Sequence[object]:
 
 
 def _branches() -> Sheet:
-    columns = ["pool", "what", "how many", "steps/s"]
+    columns = ["pool", "what", "how many", "steps/s", "sessions that wait for a lock"]
     return Sheet(title="Branches of one case, beside separate cases of one step", columns=columns)
 
 
 def _branches_row(it: branches.Branches) -> Sequence[object]:
-    return str(it.crew), it.kind, it.count, it.per_s
+    return str(it.crew), it.kind, it.count, it.per_s, it.blocked
 
 
 def _parents() -> Sheet:

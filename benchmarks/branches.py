@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from benchmarks import fanning
 from benchmarks.load import PATIENCE
@@ -21,6 +21,7 @@ WINDOW = 100
 
 _OVER = "select count(*) from keepstep.cases where workflow = %s and status = 'completed'"
 _ENDED = "select count(*) from keepstep.cases where thread_id = %s and status is not null"
+_BLOCKED = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
 _TURNS = """
 select extract(epoch from at - lag(at) over (order by seq))::float8 from keepstep.checkpoints c
   join keepstep.cases k on k.id = c.case_id where k.thread_id = %s order by seq offset 1"""
@@ -28,12 +29,16 @@ select extract(epoch from at - lag(at) over (order by seq))::float8 from keepste
 
 @dataclass(frozen=True, kw_only=True)
 class Branches:
-    """per_s: steps a second, from the first case's start to the end of the last; of branches, the parent's included."""
+    """per_s: steps a second, from the first case's start to the end of the last; of branches, the parent's included.
+
+    blocked: sessions that wait for a lock, on average.
+    """
 
     crew: Crew
     kind: str
     count: int
     per_s: float
+    blocked: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,20 +54,26 @@ class Loop:
 
 def measure(shape: Shape, pool: str, kind: str, count: int) -> Branches:
     """Servers and workers of its own."""
-    crew = replace(Crew.of(pool, shape))
+    crew = Crew.of(pool, shape)
+    blocked: list[float] = []
+
+    def over(statement: str, name: str, enough: int) -> bool:
+        blocked.append(built.number(_BLOCKED))
+        return built.number(statement, name) >= enough
+
     with rig(workflows=fanning.ALL, module="benchmarks.fanning", env=quiet(shape)) as built:
         crew.start(built)
         _warm(built)
         began = time.perf_counter()
         if kind == "separate":
             built.client.start_many("alone", {f"S{n}": {"item": n} for n in range(count)})
-            eventually(lambda: built.number(_OVER, "alone") >= count, PATIENCE, every=0.02)
+            eventually(lambda: over(_OVER, "alone", count), PATIENCE, every=0.02)
         else:
             window = WINDOW if kind == "window" else count
             built.client.start("fanning", "F", {"count": count, "window": window})
-            eventually(lambda: built.number(_ENDED, "F"), PATIENCE, every=0.02)
+            eventually(lambda: over(_ENDED, "F", 1), PATIENCE, every=0.02)
         took = time.perf_counter() - began
-    return Branches(crew=crew, kind=kind, count=count, per_s=count / took)
+    return Branches(crew=crew, kind=kind, count=count, per_s=count / took, blocked=statistics.mean(blocked))
 
 
 def loop(shape: Shape, pool: str, max_visits: int | None) -> Loop:
