@@ -58,7 +58,7 @@ bench-docs: $(STAMP) ## measure all that docs/performance.md tells, and write it
 	@$(RUN)/python -m benchmarks.peers --into docs/performance.md
 
 crash: $(STAMP) ## the crash tests, long ones included
-	@$(RUN)/pytest -n $(JOBS) --dist loadgroup -m "crash or slow"
+	@KEEPSTEP_TEST_FRESH=1 $(RUN)/pytest -n $(JOBS) --dist loadgroup -m "crash or slow"
 
 chaos: $(STAMP) ## ten minutes of random faults under 1,000 cases; options: make chaos CHAOS="--help"
 	@$(RUN)/python -m benchmarks.chaos $(CHAOS)

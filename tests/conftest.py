@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import postgres_url
 from keepstep.testing.clock import Clock
@@ -96,8 +96,14 @@ def db(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=flows.ALL) as client:
+def workflows() -> Sequence[Workflow]:
+    """Those that `client` knows; a file with others names them."""
+    return flows.ALL
+
+
+@pytest.fixture
+def client(database_url: str, broker_url: str, workflows: Sequence[Workflow]) -> Iterator[Client]:
+    with Client(database_url, broker_url, workflows=workflows) as client:
         yield client
 
 
@@ -129,7 +135,7 @@ def start_worker(
     started: list[Worker] = []
 
     def start(*, env: dict[str, str] | None = None, wait: bool = True, **options: Any) -> Worker:
-        worker = Worker({**worker_env, **(env or {})}, tmp_path / f"worker-{len(started)}.log", **options)
+        worker = Worker({**worker_env, **(env or {})}, tmp_path / f"worker-{len(started)}.log", quick=True, **options)
         started.append(worker)
         return worker.ready(db) if wait else worker
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from tests import bad_flows
 from tests.support.eventually import eventually
 from tests.support.trace import Trace
@@ -16,9 +15,8 @@ ENV = {"KEEPSTEP_WORKFLOWS": "tests.bad_flows"}
 
 
 @pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=bad_flows.ALL) as client:
-        yield client
+def workflows() -> list[Workflow]:
+    return bad_flows.ALL
 
 
 def held(client: Client, thread_id: str) -> Any:

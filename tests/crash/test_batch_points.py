@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from keepstep.checkpoint.database import Database
 from keepstep.dev.servers import Servers
 from keepstep.steps.keys import case_id, idempotency_key
@@ -18,7 +18,6 @@ from tests.support.company import largest
 from tests.support.eventually import eventually
 from tests.support.failpoints import Failpoints
 from tests.support.faults import FAULTS, Scene
-from tests.support.servers import Urls
 from tests.support.trace import Trace
 
 POINTS = ["claiming", "claimed", "called", "committed", "ringing", "published"]
@@ -29,21 +28,8 @@ ENV = {"KEEPSTEP_WORKFLOWS": "tests.batch_flows", "KEEPSTEP_LEASE_SECONDS": "2",
 
 
 @pytest.fixture
-def urls(servers: Servers) -> Urls:
-    return Urls(postgres=servers.postgres.url, valkey=servers.valkey.url)
-
-
-@pytest.fixture
-def admin(urls: Urls) -> Iterator[Database]:
-    admin = Database(urls.postgres, pool_size=1)
-    yield admin
-    admin.dispose()
-
-
-@pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=batch_flows.ALL) as client:
-        yield client
+def workflows() -> list[Workflow]:
+    return batch_flows.ALL
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ allowed only where the policy is "retry". A case that is held is moved by what a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from keepstep.checkpoint.database import Database
 from keepstep.dev.servers import Servers
 from keepstep.steps.keys import case_id, idempotency_key
@@ -24,7 +24,6 @@ from tests.support import outside
 from tests.support.eventually import eventually
 from tests.support.failpoints import Failpoints
 from tests.support.faults import FAULTS, Scene, kill_children
-from tests.support.servers import Urls
 
 ONLY = {
     "intended": "once",
@@ -78,21 +77,8 @@ MODES = {
 
 
 @pytest.fixture
-def urls(servers: Servers) -> Urls:
-    return Urls(postgres=servers.postgres.url, valkey=servers.valkey.url)
-
-
-@pytest.fixture
-def admin(urls: Urls) -> Iterator[Database]:
-    admin = Database(urls.postgres, pool_size=1)
-    yield admin
-    admin.dispose()
-
-
-@pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=matrix_flows.ALL) as client:
-        yield client
+def workflows() -> list[Workflow]:
+    return matrix_flows.ALL
 
 
 QUICK = (kill_children, "lean")

@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 import redis
 
 from keepstep import Client
-from keepstep.checkpoint.database import Database
-from keepstep.config.settings import postgres_url
 from keepstep.dev.servers import Servers
-from tests import flows
 from tests.support.eventually import eventually
 from tests.support.promises import kept
-from tests.support.servers import TEMPLATE, Urls
+from tests.support.servers import Urls
 from tests.support.trace import Trace
 
-
-@pytest.fixture
-def urls(servers: Servers) -> Urls:
-    return Urls(postgres=servers.postgres.url, valkey=servers.valkey.url)
-
-
-@pytest.fixture
-def database_url(urls: Urls) -> str:
-    return urls.database(TEMPLATE)
-
-
-@pytest.fixture
-def db(database_url: str) -> Iterator[Database]:
-    database = Database(postgres_url(database_url))
-    yield database
-    database.dispose()
-
-
-@pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=flows.ALL) as client:
-        yield client
+pytestmark = pytest.mark.usefixtures("servers")
 
 
 def finished(client: Client, count: int) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from keepstep.checkpoint.database import Database
 from tests import async_flows
 from tests.support.eventually import eventually
@@ -17,9 +16,8 @@ ENV = {"KEEPSTEP_WORKFLOWS": "tests.async_flows"}
 
 
 @pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=async_flows.ALL) as client:
-        yield client
+def workflows() -> list[Workflow]:
+    return async_flows.ALL
 
 
 def run_at_once(client: Client, workflow: str, count: int, seconds: float) -> float:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from celery import Celery
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from keepstep.checkpoint.database import Database
 from keepstep.steps.keys import case_id, idempotency_key
 from tests import batch_flows
@@ -26,9 +25,8 @@ WARM, CASES = 4, 32
 
 
 @pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=batch_flows.ALL) as client:
-        yield client
+def workflows() -> list[Workflow]:
+    return batch_flows.ALL
 
 
 @pytest.fixture

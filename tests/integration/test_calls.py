@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -85,12 +85,6 @@ class Attempts:
 @pytest.fixture
 def attempts(db: Database) -> Attempts:
     return Attempts(db)
-
-
-@pytest.fixture
-def client(database_url: str, broker_url: str) -> Iterator[Client]:
-    with Client(database_url, broker_url, workflows=flows.ALL) as client:
-        yield client
 
 
 # ------------------------------------------------------------------------------------------------- called once, or not

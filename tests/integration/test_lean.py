@@ -185,9 +185,10 @@ def test_a_pool_process_that_dies_is_noticed_at_once_twenty_times(
 
 def gone(process: psutil.Process) -> float | None:
     """When a process was seen to be dead; None while it lives."""
-    if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+    try:
+        return time.time() if process.status() == psutil.STATUS_ZOMBIE else None
+    except psutil.NoSuchProcess:
         return time.time()
-    return None
 
 
 @pytest.mark.slow

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.cookiejar
 import os
-import subprocess
-import sys
+import signal
 import threading
 import urllib.error
 import urllib.parse
@@ -27,6 +26,7 @@ from keepstep.config.settings import Settings
 from keepstep.dev.ports import free_port
 from keepstep.monitor.application import CasesFlower
 from keepstep.monitor.flower import flower_app
+from tests.support import zygote
 from tests.support.eventually import eventually
 from tests.support.worker import ROOT
 
@@ -67,12 +67,9 @@ class Process:
     def __init__(self, env: Mapping[str, str], log: Path, *options: str):
         self.log, port = log, free_port()
         with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "keepstep.cli.main", "flower", "--port", str(port), *options],
-                env={**os.environ, **env},
-                cwd=ROOT,
-                stdout=out,
-                stderr=out,
+            whole = {**os.environ, **env}
+            self._process = zygote.fork(
+                ["flower", "--port", str(port), *options], env=whole, cwd=ROOT, out=out, err=out
             )
         self.url = f"http://127.0.0.1:{port}"
         eventually(self._answers, 20, "Flower to answer")
@@ -85,7 +82,7 @@ class Process:
             return False
 
     def stop(self) -> None:
-        self._process.kill()
+        self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
 

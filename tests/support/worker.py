@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.sql import nodes as sql
+from tests.support import zygote
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 
 
 class Worker:
-    """One `keepstep worker` and its process tree."""
+    """One `keepstep worker` and its process tree. quick: see `zygote`, where the start isn't what is looked at."""
 
     def __init__(
         self,
@@ -31,18 +32,14 @@ class Worker:
         queues: str = "",
         python: Path | str = sys.executable,
         cwd: Path = ROOT,
+        quick: bool = False,
     ):
         arguments = ["--pool", pool, "-c", str(concurrency), "-l", "INFO", *(["-Q", queues] if queues else [])]
+        start = zygote.fork if quick and python == sys.executable else partial(zygote.fresh, python=python)
         self.log = log
         with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [python, "-m", "keepstep.cli.main", "worker", *arguments],
-                env={**os.environ, **env},
-                cwd=cwd,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+            whole = {**os.environ, **env}
+            self.process = start(["worker", *arguments], env=whole, cwd=cwd, out=out, err=out, session=True)
 
     @property
     def pid(self) -> int:
