@@ -66,4 +66,14 @@ def stay(state: State, call: Call) -> dict[str, Any]:
     return {}
 
 
-ALL = [crowd, naps, hall]
+choir = Workflow("choir", state=State)
+
+
+@choir.step
+def sing(state: State, call: Call) -> dict[str, Any]:
+    trace.write(call.thread_id, call.step, call.key, call.attempt)
+    behave(state, call)
+    return {}
+
+
+ALL = [crowd, naps, hall, choir]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
+from billiard.exceptions import Terminated
+
 log = logging.getLogger("keepstep.step")
 
 Finished = Callable[[Sequence[Any]], None]
@@ -42,9 +44,14 @@ def submit(
         else:
             each("on_timeout")(soft, timeout)
 
-    def failed(*args: Any, **options: Any) -> None:
+    def failed(told: Any, *args: Any, **options: Any) -> None:
         ended()
-        each("on_failure")(*args, **options)
+        revoked = isinstance(getattr(told.exception, "exc", told.exception), Terminated)
+        for request in group:
+            if revoked and not request.revoked():
+                request.lose_company()
+            else:
+                request.on_failure(told, *args, **options)
 
     def done(told: tuple[int, Any, float]) -> None:
         ended()
@@ -53,6 +60,8 @@ def submit(
         else:
             finished(told[1])
 
+    for request in group:
+        request.accompanied = True
     result = pool.apply_async(
         run,
         args=([(request.args[0], request.args[1]) for request in group], soft),

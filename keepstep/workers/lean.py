@@ -24,6 +24,7 @@ from celery.worker import state
 from celery.worker.request import Request
 from celery.worker.strategy import default as stock_strategy
 
+from keepstep.checkpoint import recovery
 from keepstep.checkpoint.ring import Delivery
 from keepstep.workers.engine import Engine
 from keepstep.workers.execute import Ran, execute, execute_batch
@@ -40,13 +41,13 @@ _TRACED = (signals.task_prerun, signals.task_postrun, signals.task_success, sign
 class SlimRequest(Request):
     """A step's request: what its headers say, and nothing that is made of them.
 
-    gather: where it waits for the pool. alone: it may not run in company with others.
+    gather: where it waits for the pool. alone: it may not run in company with others. accompanied: it does.
     """
 
     def __init__(  # not the base's own
         self, message: Any, on_ack: Any, on_reject: Any, consumer: Any, task: Any, gather: Gather | None
     ):
-        self._gather, self.alone = gather, False
+        self._gather, self.alone, self.accompanied = gather, False, False
         headers = self._request_dict = message.headers.copy()  # the message may have to go back as it came
         self._message, self._app, self._task, self._utc, self._decoded = message, consumer.app, task, True, False
         self._body, self._content_type, self._content_encoding = (
@@ -113,7 +114,21 @@ class SlimRequest(Request):
 
     def run_alone(self) -> None:
         """It has not run, and is to run by itself: as if no process had had it yet."""
-        self.alone, self.time_start, self.worker_pid = True, None, None
+        self.alone, self.accompanied, self.time_start, self.worker_pid = True, False, None, None
+
+    def terminate(self, pool: Any, signal: Any = None) -> None:
+        """End its process, unless that is busy with another step of its company: a slow one has it for itself."""
+        if self.accompanied and self.time_start:
+            running = recovery.who_runs(_engines[0].db, Delivery(case=UUID(self._args[0]), seq=self._args[1]))
+            if running is None or running.executor.partition(":")[0] != str(self.worker_pid):
+                log.info("%s[%s] is revoked, but it doesn't run: nothing is ended", self.name, self.id)
+                return
+        super().terminate(pool, signal)
+
+    def lose_company(self) -> None:
+        """Somebody in its company was revoked, and its process ended. It is done, or has gone back: no fault of its."""
+        state.task_ready(self)
+        self.reject(requeue=False)
 
     def put_back(self) -> None:
         """Give the message back to its queue as it came, to be taken next."""

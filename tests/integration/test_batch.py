@@ -224,3 +224,37 @@ def test_each_step_has_its_own_events(client: Client, start_worker, broker_url: 
     assert any("." in uuid for uuid in ids["succeeded"]) == (inline != "0"), (
         "those that followed inline have no message"
     )
+
+
+def test_only_who_runs_is_ended_by_its_revocation_and_nobody_in_its_company_is_revoked(
+    client: Client, start_worker, trace: Trace, broker_url: str
+) -> None:
+    def are_over(singers: int) -> bool:
+        return client.counts("choir").get("completed") == singers
+
+    with Celery(broker=broker_url, set_as_current=False) as app:
+        heard = Heard(app)
+        worker = start_worker(env=ENV, concurrency=1)
+        eventually(heard.anything, 20)
+        client.start_many("choir", {f"W{i}": {} for i in range(WARM)})
+        eventually(lambda: are_over(WARM), 20)
+        client.start_many("choir", {f"R{i}": {"how": "hang"} if i == 3 else {} for i in range(8)})
+        eventually(lambda: trace.lines("R3"), 20)
+        its = next(event["uuid"] for event in heard.of("task-received") if event["args"] == "('R3', 0)")
+
+        def company() -> set[str]:
+            started, over = ({e["uuid"] for e in heard.of(f"task-{what}")} for what in ("started", "succeeded"))
+            return started - over if its in started else set()
+
+        other = sorted(eventually(company) - {its})[0]
+        app.control.revoke(other, terminate=True)
+        passed_over = f"[{other}] is revoked, but it doesn't run"
+        eventually(lambda: passed_over in worker.log.read_text(), message="its case has left, or is done")
+        app.control.revoke(its, terminate=True)
+        eventually(lambda: are_over(WARM + 8), 30)
+        eventually(lambda: heard.of("task-revoked"), 10)
+        heard.close()
+    assert {event["uuid"] for event in heard.of("task-revoked")} == {its, other}
+    assert [line.attempt for line in trace.lines("R3")] == [1, 2]
+    assert "released" in {e.kind for e in client.history("choir", "R3")}
+    assert all(len(trace.lines(f"R{i}")) == 1 for i in range(8) if i != 3)
