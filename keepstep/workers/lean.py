@@ -44,6 +44,9 @@ class SlimRequest(Request):
     gather: where it waits for the pool. alone: it may not run in company with others. accompanied: it does.
     """
 
+    time_start: float | None
+    worker_pid: int | None
+
     def __init__(  # not the base's own
         self, message: Any, on_ack: Any, on_reject: Any, consumer: Any, task: Any, gather: Gather | None
     ):

@@ -72,10 +72,14 @@ def flower(worker_env: dict[str, str], tmp_path: Path) -> Iterator[Flower]:
 def test_flower_shows_step_names_and_thread_ids_and_no_state(
     flower: Flower, client: Client, start_worker: StartWorker, broker_url: str
 ) -> None:
-    start_worker()
-    eventually(flower.is_listening, 20, "Flower to connect")
+    number = urlsplit(broker_url).path.strip("/")  # what is published goes to all databases of a server
     with redis.Redis.from_url(broker_url) as valkey, valkey.pubsub() as events:
-        number = urlsplit(broker_url).path.strip("/")  # what is published goes to all databases of a server
+        eventually(
+            lambda: any(peer["db"] == number and peer["psub"] != "0" for peer in valkey.client_list()),
+            20,
+            "Flower to hear of events",
+        )
+        start_worker()
         events.psubscribe(f"/{number}.celeryev*")
         for number in range(5):
             client.start("ten", f"FL-{number}", {"log": [SECRET]})

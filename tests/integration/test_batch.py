@@ -227,7 +227,7 @@ def test_each_step_has_its_own_events(client: Client, start_worker, broker_url: 
 
 
 def test_only_who_runs_is_ended_by_its_revocation_and_nobody_in_its_company_is_revoked(
-    client: Client, start_worker, trace: Trace, broker_url: str
+    client: Client, start_worker, trace: Trace, db: Database, broker_url: str
 ) -> None:
     def are_over(singers: int) -> bool:
         return client.counts("choir").get("completed") == singers
@@ -247,6 +247,8 @@ def test_only_who_runs_is_ended_by_its_revocation_and_nobody_in_its_company_is_r
             return started - over if its in started else set()
 
         other = sorted(eventually(company) - {its})[0]
+        owned = sa.text("select count(*) as n from keepstep.heads where owner is not null")
+        eventually(lambda: db.all(owned)[0].n == 1, 20, "its company has left it")
         app.control.revoke(other, terminate=True)
         passed_over = f"[{other}] is revoked, but it doesn't run"
         eventually(lambda: passed_over in worker.log.read_text(), message="its case has left, or is done")

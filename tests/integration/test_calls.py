@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from keepstep import Client
+from keepstep import Client, Workflow
 from keepstep.checkpoint import ledger, reads, recovery
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Database
@@ -85,6 +85,11 @@ class Attempts:
 @pytest.fixture
 def attempts(db: Database) -> Attempts:
     return Attempts(db)
+
+
+@pytest.fixture
+def workflows() -> list[Workflow]:
+    return flows.ALL
 
 
 # ------------------------------------------------------------------------------------------------- called once, or not
