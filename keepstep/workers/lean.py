@@ -122,8 +122,9 @@ class SlimRequest(Request):
     def terminate(self, pool: Any, signal: Any = None) -> None:
         """End its process, unless that is busy with another step of its company: a slow one has it for itself."""
         if self.accompanied and self.time_start:
-            running = recovery.who_runs(_engines[0].db, Delivery(case=UUID(self._args[0]), seq=self._args[1]))
-            if running is None or running.executor.partition(":")[0] != str(self.worker_pid):
+            engine, its = _engines[0], (UUID(self._args[0]), str(self.worker_pid))
+            running = recovery.running_here(engine.db, engine.node_id, engine.limits.rows)
+            if its not in {(one.case, one.executor.partition(":")[0]) for one in running}:
                 log.info("%s[%s] is revoked, but it doesn't run: nothing is ended", self.name, self.id)
                 return
         super().terminate(pool, signal)
