@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.answers import example
+from keepstep.checkpoint.compatible_fans import of_a_fan
+from keepstep.checkpoint.finding import Finding, Verdict, of_a_target, refused, would_refuse
 from keepstep.checkpoint.inflight import Stored
 from keepstep.checkpoint.payloads import misfit
 from keepstep.steps import state as states
 from keepstep.steps.errors import BadState, UpcastFailed
-from keepstep.steps.field import why_not
 from keepstep.steps.secret import Cover
 from keepstep.steps.state import JSON
-from keepstep.steps.upcasts import load, why_no_payload
+from keepstep.steps.upcasts import load
 from keepstep.steps.workflow import Workflow
 
 
-class Verdict(StrEnum):
-    """What becomes of the case: an operator is asked, it stands still, or something is worth a look."""
+def findings(
+    workflow: Workflow | None, case: Stored, queues: Collection[str], find: Callable[[str], Workflow | None]
+) -> list[Finding]:
+    """What stands in the way of going on, with the code at hand; nothing if it would.
 
-    HELD = "held"
-    STUCK = "stuck"
-    WARNED = "warned"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing in the way. why: alike for all cases that have this trouble. detail: of this one. path: in its JSON."""
-
-    verdict: Verdict
-    why: str
-    detail: str = ""
-    path: str = ""
-
-
-def findings(workflow: Workflow | None, case: Stored, queues: Collection[str]) -> list[Finding]:
-    """What stands in the way of going on, with the code at hand; nothing if it would. queues: those that it reads.
-
-    Of a case that is held already all is a warning: it stands still whatever is deployed.
+    queues: those that it reads. find: its workflows by name. Of a case that is held already all is a warning: it stands
+    still whatever is deployed.
     """
-    found = _findings(workflow, case, queues)
+    found = _findings(workflow, case, queues, find)
     secrets = (*case.secrets, *(workflow.secrets if workflow is not None else ()))
     if found and secrets:
         cover = Cover.of(secrets, case.state)
@@ -51,7 +36,9 @@ def findings(workflow: Workflow | None, case: Stored, queues: Collection[str]) -
     return [replace(one, verdict=Verdict.WARNED) for one in found] if case.status == "held" else found
 
 
-def _findings(workflow: Workflow | None, case: Stored, queues: Collection[str]) -> list[Finding]:
+def _findings(
+    workflow: Workflow | None, case: Stored, queues: Collection[str], find: Callable[[str], Workflow | None]
+) -> list[Finding]:
     if workflow is None:
         return [Finding(verdict=Verdict.STUCK, why="its workflow isn't loaded")]
     if case.version > workflow.schema_version:
@@ -64,14 +51,16 @@ def _findings(workflow: Workflow | None, case: Stored, queues: Collection[str]) 
         *_of_the_step(workflow, case, queues),
         *(found for wait in case.waits for found in _of_a_wait(workflow, case, case.state, wait)),
         *(found for signal in case.signals for found in _of_a_signal(workflow, signal)),
+        *(() if case.fan is None else of_a_fan(workflow, case, case.state, case.fan, find)),
     ]
 
 
 # --------------------------------------------------------------------------------------------------------- the state
 def _of_the_state(workflow: Workflow, case: Stored, stored: JSON) -> Iterator[Finding]:
     try:
-        before, model, _ = load(workflow, stored, case.version)
-        again = workflow.upcasts.state(stored, case.version)
+        for step in _next_steps(case):
+            before, model, _ = load(workflow, stored, case.version, step=step)
+            again = workflow.upcasts.state(stored, case.version, step)
         kept = states.dump(model)
     except BadState as error:
         why = f"its state can't be loaded (version {case.version} to {workflow.schema_version})"
@@ -84,6 +73,15 @@ def _of_the_state(workflow: Workflow, case: Stored, stored: JSON) -> Iterator[Fi
     if lost:
         why = f"stored fields that {workflow.state.__name__} doesn't have would be lost: {', '.join(lost)}"
         yield Finding(verdict=Verdict.WARNED, why=why, path=lost[0])
+
+
+def _next_steps(case: Stored) -> list[str | None]:
+    """Where it may go on; [None]: nowhere, it only has to be loaded."""
+    if case.status != "waiting":
+        return [case.step]
+    ways = [wait[way] for wait in case.waits for way in ("then", "on_timeout")]
+    ways += [] if case.fan is None else [case.fan.then]
+    return [way["step"] for way in ways if way is not None] or [None]
 
 
 def unknown(stored: Any, kept: Any) -> Iterator[str]:
@@ -108,7 +106,7 @@ def _general(path: str) -> str:
 def _of_the_step(workflow: Workflow, case: Stored, queues: Collection[str]) -> Iterator[Finding]:
     if case.status == "waiting":  # what comes next is in its waits
         return
-    yield from _of_a_target(workflow, case.step, "it stands at")
+    yield from of_a_target(workflow, case.step, "it stands at")
     if case.step in workflow.removed and case.in_doubt:
         why = f"its step {case.step} was removed, and a call of it is in doubt"
         yield Finding(verdict=Verdict.HELD, why=why)
@@ -121,29 +119,21 @@ def _of_the_step(workflow: Workflow, case: Stored, queues: Collection[str]) -> I
         yield Finding(verdict=Verdict.WARNED, why=why)
 
 
-def _of_a_target(workflow: Workflow, name: str, there: str) -> Iterator[Finding]:
-    if name not in workflow.step_names:
-        known = f"this code has {', '.join(workflow.steps)}: say aliases= if it has another name now, removed= if none"
-        why = f"{there} the step {name}, which this code doesn't have"
-        yield Finding(verdict=Verdict.HELD, why=why, detail=known)
-
-
 # ------------------------------------------------------------------------------------------------ waits and signals
 def _of_a_wait(workflow: Workflow, case: Stored, stored: JSON, wait: Mapping[str, Any]) -> Iterator[Finding]:
     name = wait["name"]
     for way in ("then", "on_timeout"):
         if wait[way] is not None:
-            yield from _of_a_target(workflow, wait[way]["step"], f"its wait for {name} leads to")
+            yield from of_a_target(workflow, wait[way]["step"], f"its wait for {name} leads to")
     field = wait["into"]
     if field is None:
         return
     for payload in _payloads(wait):
-        reason = _refused(workflow, case.version, stored, field, payload)
+        reason = refused(workflow, case.version, stored, field, payload)
         if reason is not None:
-            # a validator of the user's own may refuse our small example, and take what people say
-            own = any(words in reason for words in ("Value error", "Assertion failed", "validator raises"))
             why = f"what its wait for {name} asks for doesn't fit {workflow.state.__name__}{states.pointer(field)}"
-            verdict = Verdict.WARNED if own else Verdict.STUCK
+            # a validator of the user's own may refuse our small example, and take what people say
+            verdict = Verdict.STUCK if would_refuse(reason) else Verdict.WARNED
             yield Finding(verdict=verdict, why=why, detail=reason, path=states.pointer(field))
             return
 
@@ -157,14 +147,6 @@ def _payloads(wait: Mapping[str, Any]) -> Iterator[Any]:
             yield made
     if wait["default"] is not None:
         yield wait["default"][0]
-
-
-def _refused(workflow: Workflow, version: int, stored: JSON, field: str, payload: Any) -> str | None:
-    if version < workflow.schema_version:
-        return why_no_payload(workflow, stored, version, field, payload)
-    if workflow.state.model_config.get("extra") == "allow" and field not in workflow.state.model_fields:
-        return None
-    return why_not(workflow.state, field, payload)
 
 
 def _of_a_signal(workflow: Workflow, signal: Mapping[str, Any]) -> Iterator[Finding]:

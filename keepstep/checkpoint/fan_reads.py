@@ -19,7 +19,8 @@ class FanView:
     """A fan-out. names: of its steps or child workflows. made: of the `total`, so many have a case.
 
     counts: of those by status. refused: those whose thread id was taken. fate: None while the case waits for it, then
-    "joined", "failed", "unfit" (the results don't fit), or "left".
+    "joined", "failed", "unfit" (the results don't fit), or "left". newest: of one that it waits for, the newest version
+    of a result, by the workflow that it is of.
     """
 
     seq: int
@@ -34,6 +35,7 @@ class FanView:
     fate: str | None
     refused: int
     counts: Mapping[str, int] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,4 +95,5 @@ def _fan(row: Row) -> FanView:
         fate=row.fate,
         refused=row.refused,
         counts=codec.decode(row.counts) if row.counts else {},
+        newest=codec.decode(row.newest) if row.newest else {},
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
+import sqlalchemy as sa
+
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.blobs import state_of
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.gathered import Outcome, outcome
 from keepstep.checkpoint.sql import inflight as sql
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import JSON
@@ -17,6 +21,23 @@ from keepstep.steps.state import JSON
 BATCH = 100
 """Cases read by one statement: with states of four megabytes, four hundred of them."""
 LOWEST, HIGHEST = UUID(int=0), UUID(int=2**128 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFan:
+    """A fan-out that a case waits for: shape, into, then, on_error as they are stored.
+
+    goes_on: whether a branch is still to end. to_begin: number, kind and first state of each that has no case yet.
+    ended: what the others have come to; what can't be read of it is left out. Both are read as they are asked for.
+    """
+
+    shape: str
+    into: str | None
+    then: Mapping[str, Any] | None
+    on_error: str
+    goes_on: bool
+    to_begin: Iterable[tuple[int, dict[str, Any], JSON]]
+    ended: Iterable[Outcome]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +62,7 @@ class Stored:
     waits: Sequence[Mapping[str, Any]]
     signals: Sequence[Mapping[str, Any]]
     secrets: tuple[str, ...] = ()
+    fan: StoredFan | None = None
 
 
 def each(
@@ -87,7 +109,30 @@ def _stored(db: Database, row: Row) -> Stored:
         waits=codec.decode(row.waits) if row.waits else (),
         signals=codec.decode(row.signals) if row.signals else (),
         secrets=tuple(row.secrets or ()),
+        fan=_fan(db, row.id, codec.decode(row.fan)) if row.fan else None,
     )
+
+
+def _fan(db: Database, case: UUID, fan: dict[str, Any]) -> StoredFan:
+    at, kinds = {"id": case, "seq": fan["seq"]}, fan["kinds"]
+
+    def to_begin() -> Iterator[tuple[int, dict[str, Any], JSON]]:
+        for row in _batches(db, sql.TO_BEGIN, at, fan["made"] - 1):
+            yield row.number, kinds[row.kind], codec.decode(row.payload)
+
+    def ended() -> Iterator[Outcome]:
+        for row in _batches(db, sql.ENDED, at, -1):
+            with suppress(CheckpointDamaged, ValueError):  # the join tells what is wrong with it
+                yield outcome(row, kinds, fan["shape"], db.all)
+
+    named = {name: fan[name] for name in ("shape", "into", "then", "on_error", "goes_on")}
+    return StoredFan(**named, to_begin=to_begin(), ended=ended())
+
+
+def _batches(db: Database, statement: sa.TextClause, at: Mapping[str, Any], after: int) -> Iterator[Row]:
+    while rows := db.all(statement, {**at, "after": after, "limit": BATCH}):
+        yield from rows
+        after = rows[-1].number
 
 
 def _state(db: Database, row: Row) -> tuple[JSON | None, str | None]:

@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from keepstep.checkpoint import branches, codec
-from keepstep.checkpoint.blobs import fetching, keep, state_of
-from keepstep.checkpoint.chain import assemble
+from keepstep.checkpoint.blobs import keep
 from keepstep.checkpoint.database import Database, Row
-from keepstep.checkpoint.delta import DELTA_OVERHEAD
-from keepstep.checkpoint.parked import LARGE, park, resolve
+from keepstep.checkpoint.gathered import error_of, taken
+from keepstep.checkpoint.mask import Mask
+from keepstep.checkpoint.parked import LARGE
 from keepstep.checkpoint.payloads import UNCHECKED, Payloads
 from keepstep.checkpoint.ring import Parent, Ring, parent_of
-from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import branches as sql
 from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.targets import decode_target
 from keepstep.checkpoint.waits import columns, lock_head, ring_for
-from keepstep.steps import state as states
-from keepstep.steps.decide import storable
-from keepstep.steps.results import UNFIT, collected
+from keepstep.steps.decide import describe, storable
+from keepstep.steps.errors import BadState, CheckpointDamaged
+from keepstep.steps.results import UNFIT
 
 Told = Callable[[UUID, int, list[Ring], bool], None]
 """(parent, seq of its fan-out, messages to send, whether it was joined): called after each commit."""
@@ -152,7 +150,7 @@ def look(
 def _fail(connection: sa.Connection, head: Row, fan: Row) -> Looked:
     at = {"id": head.id, "seq": head.seq}
     branch = connection.execute(sql.ONE, at | {"number": fan.bad}).one()
-    error = _error(branch)
+    error = error_of(branch)
     known = f"branch {branch.thread_id or error['thread_id']} {error['status']}"
     told = {
         **{str(name): error[name] for name in ("traceback", "path") if name in error},
@@ -165,66 +163,29 @@ def _fail(connection: sa.Connection, head: Row, fan: Row) -> Looked:
 
 
 def _join(connection: sa.Connection, head: Row, fan: Row, code: Payloads, max_bytes: int | None) -> Looked:
-    results = _gathered(connection, head, fan) if fan.into_field is not None else None
-    reason = None
-    if fan.into_field is not None:
-        reason = code.fits(
-            head.workflow, fan.into_field, results, head.schema_version, lambda: _state(connection, head)
-        ) or too_large(connection, head.id, head.seq, fan.into_field, results, max_bytes)
     at = {"id": head.id, "seq": head.seq}
-    if reason is not None:
-        error = {"why": UNFIT, "type": "BadState", "message": storable(reason)}
-        connection.execute(sql.UNFIT, at | {"fate": "unfit", "error": codec.encode(error)})
+    try:
+        results = taken(connection, head, fan, code, max_bytes)
+    except (BadState, CheckpointDamaged) as error:
+        why = Mask.of(connection, head.id).json({**describe(error), "why": UNFIT})
+        connection.execute(sql.UNFIT, at | {"fate": "unfit", "error": codec.encode(why)})
         return Looked(joined=True, seq=fan.seq)
-    path = fan.into_field and states.pointer(fan.into_field)
-    operations = [{"op": "add", "path": path, "value": results}] if path else []
-    whole = codec.encode(operations)
-    delta, blobs = park(whole, operations)
-    keep(connection.execute, head.id, blobs)
-    params = at | {"name": head.step, "payload": delta, "fate": "joined"}
+    if results is None:
+        connection.execute(sql.LEAVE_TO_NEWER, at)
+        return Looked()
+    stored = results.stored
+    keep(connection.execute, head.id, stored.blobs)
+    params = at | {
+        "name": head.step,
+        "fate": "joined",
+        "payload": stored.payload,
+        "is_snapshot": stored.is_snapshot,
+        "schema_version": results.version,
+    }
     target = decode_target(fan.then_target)
     if target is None:
         connection.execute(sql.JOIN_LAST, params | {"status": "completed", "target": None})
         return Looked(joined=True, seq=fan.seq, above=parent_of(head))
-    weight = len(whole.encode()) + DELTA_OVERHEAD
-    connection.execute(sql.JOIN, params | columns(target) | {"status": "queued", "weight": weight})
+    connection.execute(sql.JOIN, params | columns(target) | {"status": "queued", "weight": stored.weight})
     ring = ring_for(head, head.seq, target)
     return Looked(rings=[ring] if ring else [], joined=True, seq=fan.seq)
-
-
-def _state(connection: sa.Connection, head: Row) -> states.JSON:
-    chain = connection.execute(reads.CHAIN, {"id": head.id, "seq": head.seq}).one().chain
-    return state_of(connection.execute, head.id, chain, head.seq)
-
-
-def _gathered(connection: sa.Connection, head: Row, fan: Row) -> Any:
-    """The results, in the order of the list, by name, or the only one; errors beside them where they are collected."""
-    kinds = codec.decode(fan.kinds)
-    found = {}
-    for row in connection.execute(sql.GATHER, {"id": head.id, "seq": fan.seq}):
-        error = None if row.status == "completed" else _error(row)
-        result = _result(connection, row, whole=kinds[row.kind]["child"]) if error is None else None
-        which = row.name if fan.shape == "dict" else row.number
-        found[which] = result if fan.on_error == "fail" else collected(result, error and _told(error))
-    if fan.shape == "dict":
-        return found
-    return list(found.values()) if fan.shape == "list" else found[0]
-
-
-def _result(connection: sa.Connection, row: Row, *, whole: bool) -> Any:
-    links = resolve(row.chain, fetching(connection.execute, row.id))
-    state = assemble(links, links[-1][0])
-    return state if whole else state.get("result")
-
-
-def _error(row: Row) -> dict[str, Any]:
-    """Why a branch has no result."""
-    stored = codec.decode(row.refused or row.error or "{}") or {}
-    status = row.status or "failed"
-    plain = {"type": "Cancelled", "message": "an operator cancelled it"} if status == "cancelled" else {}
-    named = {"status": status, "workflow": row.workflow or "", "thread_id": row.thread_id or ""}
-    return {"type": "error", "message": "", **plain, **named, **stored}
-
-
-def _told(error: dict[str, Any]) -> dict[str, Any]:
-    return {name: error[name] for name in ("type", "message", "status", "workflow", "thread_id")}

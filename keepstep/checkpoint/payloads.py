@@ -38,6 +38,17 @@ class Payloads(Protocol):
     def upcast_payload(self, workflow: str, signal: str, payload: Any, version: int, to: int) -> Any:
         """The payload as whoever asked in version `to` would have it. Raises UpcastFailed."""
 
+    def upcast_result(self, workflow: str, step: str, result: Any, version: int) -> Any:
+        """What a branch of this step, or a child, came to, as the loaded code has it. Raises UpcastFailed."""
+
+    def with_field(
+        self, workflow: str, step: str, state: Mapping[str, Any], version: int, field: str, value: Any
+    ) -> Mapping[str, Any]:
+        """The state of a case at this step, as the loaded code has it, with this value in the field.
+
+        Raises BadState if it can't be loaded.
+        """
+
 
 class Unchecked:
     """A sender without any workflow's code: the stored schema alone decides."""
@@ -50,6 +61,14 @@ class Unchecked:
 
     def upcast_payload(self, _workflow: str, _signal: str, payload: Any, _version: int, _to: int) -> Any:
         return payload
+
+    def upcast_result(self, _workflow: str, _step: str, result: Any, _version: int) -> Any:
+        return result
+
+    def with_field(
+        self, _workflow: str, _step: str, state: Mapping[str, Any], _version: int, field: str, value: Any
+    ) -> Mapping[str, Any]:
+        return {**state, field: value}
 
 
 UNCHECKED: Payloads = Unchecked()

@@ -115,7 +115,8 @@ def after(
     if skipped is None:
         raise NotSkippable(head.workflow, head.thread_id, "it has no step to skip.", status=head.status)
     target = _found(code, to).target if to is not None else _next(connection, head, code, skipped, row)
-    before, copy, _ = load(code, _state(connection, head, head.seq), head.schema_version)
+    on = None if target is None else skipped  # of a branch that ends so, the item may be whatever it is
+    before, copy, _ = load(code, _state(connection, head, head.seq), head.schema_version, step=on)
     merged = states.merge(code.state, before, copy, update)
     status = "completed" if target is None else "queued"
     return skipped, Place(status=status, target=target, state=merged, version=code.schema_version)
@@ -126,19 +127,20 @@ def first(connection: sa.Connection, head: Row, code: Workflow, sent: Mapping[st
 
     If another version of the code took it in then, with the state that it made of it, upcast.
     """
+    began = connection.execute(sql.BEGAN, {"id": head.id}).first()
+    step = code.entry(None if began is None else began.target)
     if sent is not None:
         made = states.dump(states.load(code.state, sent))
-        return Place(status="queued", target=code.first.target, state=made, version=code.schema_version)
+        return Place(status="queued", target=step.target, state=made, version=code.schema_version)
     sent = codec.decode(connection.execute(sql.INPUT, {"id": head.id}).one().input)
-    began = connection.execute(sql.BEGAN, {"id": head.id}).first()
     if began is not None and began.schema_version == code.schema_version:
         state = states.load(code.state, sent)
     elif began is None or began.kind == "fork":  # it is folded away, or was another case's
         state = _as_sent(code, sent)
     else:
-        state = load(code, _state(connection, head, began.seq), began.schema_version).state
+        state = load(code, _state(connection, head, began.seq), began.schema_version, step=step.name).state
     made = states.dump(state)
-    return Place(status="queued", target=code.first.target, state=made, version=code.schema_version)
+    return Place(status="queued", target=step.target, state=made, version=code.schema_version)
 
 
 def _as_sent(code: Workflow, sent: Mapping[str, Any]) -> BaseModel:

@@ -14,7 +14,7 @@ from keepstep.checkpoint.births import LOCK_TIMEOUT_MS, ONLY_ENDED, of_a_case
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.lent import LOCK_NOT_AVAILABLE, sqlstate
 from keepstep.checkpoint.places import after, first, here, revived, same, there
-from keepstep.checkpoint.sql import births, hooks, reads
+from keepstep.checkpoint.sql import births, branches, hooks, reads
 from keepstep.checkpoint.sql import steering as sql
 from keepstep.checkpoint.steered import (
     Order,
@@ -75,10 +75,13 @@ def resume(db: Database, workflow: str, thread_id: str, order: Order) -> Steered
 def retry(db: Database, workflow: str, thread_id: str, order: Order, code: Code) -> Steered:
     """Run the step of a held or failed case again, under the same key. Raises UnknownCase, NotRetryable.
 
-    A failed case needs its code: UnknownWorkflow, UnknownStep.
+    One that is held because its branches' results don't fit gathers them again. A failed case needs its code:
+    UnknownWorkflow, UnknownStep.
     """
 
     def act(connection: sa.Connection, head: Row) -> None:
+        if connection.execute(branches.GATHER_AGAIN, {"id": head.id, "seq": head.seq}).rowcount:
+            return
         if not head.live:
             revive(connection, head, "retry", revived(connection, head, code()))
         connection.execute(sql.RETRY, {"id": head.id})

@@ -173,7 +173,7 @@ def _waiting(facts: Facts) -> Why:
     if facts.fan is not None:
         lines, commands = why_branches.held(facts.held)
         on = "Whatever is held must go on:" if commands else "It goes on when they have ended."
-        sentence = why_branches.waits_for(facts.fan)
+        sentence = why_branches.waits_for(facts.fan, facts.nodes)
         return Why(sentence=sentence, details=lines, moves=on, commands=commands)
     each = [_one_wait(wait, facts.standing.now) for wait in facts.waits]
     return Why(
@@ -185,27 +185,27 @@ def _waiting(facts: Facts) -> Why:
 
 
 def _held(facts: Facts) -> Why:
-    case = facts.case
+    case, retry = facts.case, _command("retry", facts.case)
     reason = str((case.reason or {}).get("why", "an operator is asked"))
     if facts.standing.in_doubt:
         return Why(
             sentence=f"It is held at {case.step}, {one_line(reason)}.",
             details=_error(case.reason),
             moves="Look whether it did. If so, go on with its result; if not, call again, under the same key:",
-            commands=(_command("skip", case) + " --update '{...}'", _command("retry", case)),
+            commands=(_command("skip", case) + " --update '{...}'", retry),
         )
     if reason == UNFIT:
         return Why(
             sentence=f"It is held behind {case.step}: {reason}. Nothing is lost; the branches have ended.",
             details=_error(case.reason),
-            moves="Go on with a value that fits, or fan out again, with other branches and under other keys:",
-            commands=(_command("skip", case) + " --update '{...}'", _command("retry", case)),
+            moves="Gather them again, when the code is mended; or give the field another value; or fan out anew:",
+            commands=(retry, _command("skip", case) + " --update '{...}'", f"{retry} --new-key"),
         )
     return Why(
         sentence=f"It is held at {case.step}: {reason}. Nothing is lost; its last good checkpoint stands.",
         details=_error(case.reason),
         moves="When the cause is mended, let it go on with this step, under the same idempotency key:",
-        commands=(_command("retry", case),),
+        commands=(retry,),
     )
 
 

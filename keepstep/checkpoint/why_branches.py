@@ -6,20 +6,29 @@ import shlex
 from collections.abc import Sequence
 
 from keepstep.checkpoint.fan_reads import BranchView, FanView
+from keepstep.checkpoint.nodes import NodeView
 from keepstep.steps.words import one_line
 
 SHOWN = 5
 """Held branches that are named."""
 
 
-def waits_for(fan: FanView) -> str:
-    """A sentence about where the branches stand."""
+def waits_for(fan: FanView, nodes: Sequence[NodeView] = ()) -> str:
+    """A sentence about where the branches stand. nodes: the live ones."""
     over = sum(fan.counts.get(status, 0) for status in ("completed", "failed", "cancelled")) + fan.refused
     left = fan.total - over
     parts = [f"{count} {status}" for status, count in sorted(fan.counts.items()) if _lives(status)]
     if fan.total > fan.made:
         parts.append(f"{fan.total - fan.made} to begin, of which {fan.max_running} at a time")
     what = ", ".join(fan.names[:SHOWN])
+    known = {name: max((node.workflows.get(name, 0) for node in nodes), default=0) for name in fan.newest}
+    newer = [name for name in sorted(known) if 0 < known[name] < fan.newest[name]]
+    if not left and newer:
+        name = newer[0]
+        return (
+            f"All of its {fan.total} branches ({what}) have ended. A result of {name} is of version "
+            f"{fan.newest[name]}, and the live workers know version {known[name]}: it waits for newer code."
+        )
     if not left:
         return f"All of its {fan.total} branches ({what}) have ended, and it is about to go on."
     stand = f": {', '.join(parts)}" if parts else ""

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from keepstep.checkpoint.compatible import Verdict
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.finding import Verdict
 from keepstep.cli.exits import Exit
 from keepstep.cli.printing import console, escape, json_option, print_json, table
 from keepstep.cli.session import translated

@@ -15,10 +15,12 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from keepstep.steps import state as states
 from keepstep.steps.errors import BadState, NotDone
 from keepstep.steps.hooks import Hook
 from keepstep.steps.outcome import Outcome
 from keepstep.steps.step import Step, StepFunction
+from keepstep.steps.upcasts import Upcasts
 from keepstep.steps.verdict import Done, Unknown
 from keepstep.steps.workflow import Workflow
 
@@ -48,6 +50,7 @@ class Branches(Workflow):
             permanent=parent.permanent,
         )
         self.at = parent.at
+        self.upcasts = BranchUpcasts(self, parent)
         self.share(parent.hooks)
 
     def share(self, hooks: Mapping[str, list[Hook]]) -> None:
@@ -59,6 +62,10 @@ class Branches(Workflow):
         """Branches fan out into their like."""
         return self
 
+    def entry(self, began: str | None) -> Step:
+        """A branch begins again with its own step."""
+        return (began and self.find(began)) or self.first
+
     def after(self, step: Step) -> None:
         """Nothing comes after a branch's step."""
 
@@ -66,19 +73,62 @@ class Branches(Workflow):
         """A branch's function is one of (item, call), and returns the result."""
         return _of_items(function)
 
+    def check_item(self, step: str | None, state: Any) -> None:
+        """The item must be what the step declares. A step that isn't known is somebody else's matter."""
+        known = None if step is None else self.find(step)
+        if known is not None:
+            _reader(known.function).read(state.item)
+
+
+class BranchUpcasts(Upcasts):
+    """Those of a branch's state: of the item and the result of the step it stands at, declared with the workflow."""
+
+    def __init__(self, branches: Branches, parent: Workflow):
+        super().__init__(branches.name, branches.schema_version)
+        self._branches, self._parent = branches, parent
+
+    def state(self, stored: states.JSON, version: int, step: str | None = None) -> states.JSON:
+        """As of any workflow. An item that its step declares as the parent's state is upcast as that is.
+
+        Without a step, or one that this code doesn't have, it is left as it is stored.
+        """
+        self.refuse_newer(version)
+        known = None if step is None else self._branches.find(step)
+        if known is None or version == self._branches.schema_version:
+            return stored
+        made = {**stored, "item": self._item(known, stored.get("item"), version)}
+        if stored.get("result") is not None:
+            made["result"] = self.result(known.name, stored["result"], version)
+        return made
+
+    def payload(self, signal: str, payload: Any, version: int, to: int) -> Any:
+        """A signal is named once, whoever waits for it."""
+        return self._parent.upcasts.payload(signal, payload, version, to)
+
+    def result(self, step: str, result: Any, version: int) -> Any:
+        """The branch's result, as its parent takes it."""
+        known = self._branches.find(step)
+        name = step if known is None else known.name
+        return self._parent.upcasts.named(("result", name), result, version, at="/result")
+
+    def _item(self, step: Step, item: Any, version: int) -> Any:
+        of, named = self._parent.upcasts, ("item", step.name)
+        if not of.has(named) and _reader(step.function).kind is self._parent.state and isinstance(item, dict):
+            return of.state(item, version)
+        return of.named(named, item, version, at="/item")
+
 
 def _of_items(function: Callable[..., Any]) -> StepFunction:
     """A step of (state, call) that calls the function with (item, call), and keeps what it returns as the result."""
-    reader = functools.cache(lambda: _reader(function))
 
     @functools.wraps(function)
     def of_item(state: BranchState, call: Any) -> Any:
-        value = function(reader()(state.item), call)
+        value = function(_reader(of_item).read(state.item), call)
         return _awaited(value) if inspect.isawaitable(value) else _kept(value)
 
     @functools.wraps(function)
     async def of_item_async(state: BranchState, call: Any) -> Any:
-        return _kept(await function(reader()(state.item), call))
+        return _kept(await function(_reader(of_item_async).read(state.item), call))
 
     return of_item_async if inspect.iscoroutinefunction(function) else of_item
 
@@ -104,22 +154,29 @@ def plain(value: Any, path: str, what: str) -> Any:
         raise BadState(f"{what}, a {type(value).__name__}, can't be JSON: {error}", path=path) from None
 
 
-def _reader(function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """How the function's item is made from JSON: by the type that it declares, or as it is."""
-    kind = _declared(function)
-    if kind is None:
-        return lambda item: item
-    adapter = TypeAdapter[Any](kind)
+@functools.lru_cache(maxsize=1024)
+def _reader(function: StepFunction) -> Reader:
+    """What reads the items of a branch step's function, however it is wrapped."""
+    return Reader(inspect.unwrap(function))
 
-    def read(item: Any) -> Any:
+
+class Reader:
+    """How a function's item is made from JSON: by the type that it declares, or as it is. kind: that type, or None."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.kind = _declared(function)
+        self._adapter = None if self.kind is None else TypeAdapter[Any](self.kind)
+
+    def read(self, item: Any) -> Any:
+        """The item, made anew. Raises BadState with the path of what doesn't fit."""
+        if self._adapter is None:
+            return item
         try:
-            return adapter.validate_python(item, by_name=True, by_alias=False)
+            return self._adapter.validate_python(item, by_name=True, by_alias=False)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             below = "".join(f"/{part}" for part in first["loc"])
             raise BadState(f"the item doesn't fit: /item{below}: {first['msg']}", path=f"/item{below}") from None
-
-    return read
 
 
 def _declared(function: Callable[..., Any]) -> Any:

@@ -38,6 +38,9 @@ class Fanning:
             self._branches = Branches(self)  # type: ignore[arg-type]
         return self._branches.step(function, **options) if function is not None else self._branches.step(**options)
 
+    def check_item(self, step: str | None, state: Any) -> None:
+        """Refuse a branch's state whose item can't be what its step declares: BadState. No other state is refused."""
+
     @property
     def branches(self) -> Workflow | None:
         """The branch steps, as a workflow of their own; None if there are none."""

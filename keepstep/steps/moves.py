@@ -85,7 +85,7 @@ MOVES: dict[str, Move] = {
         _move("unfit", "waiting", "held"),
         # what an operator does; pause and resume set a flag, and move nothing
         _move("cancel", _LIVE, "cancelled", steering=True),
-        _move("retry", "held failed", "queued", steering=True),
+        _move("retry", "held failed", "queued waiting", steering=True),
         _move("retry_anew", "held failed", "queued", checkpoint=True, steering=True),
         _move("skip", f"{_LIVE} failed", "queued completed", checkpoint=True, steering=True),
         _move("rewind", _ANY, "queued waiting", checkpoint=True, steering=True),

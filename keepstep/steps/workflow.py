@@ -214,16 +214,18 @@ class Workflow(Fanning):
 
         return decorate
 
-    def upcast(self, *, from_version: int, signal: str | None = None) -> Callable[[U], U]:
+    def upcast(
+        self, *, from_version: int, signal: str | None = None, item: str | None = None, result: str | None = None
+    ) -> Callable[[U], U]:
         """Declare what turns the JSON of `from_version` into that of the next version: `upcaster(stored) -> JSON`.
 
-        Of the state, or of the payloads of one signal. A pure function: it may change what it is given, which is a
-        copy, and must need nothing else.
+        Of the state; or of the payloads of one signal, or of the items or the results of one branch step. A pure
+        function: it may change what it is given, which is a copy, and must need nothing else.
         """
 
         def decorate(function: U) -> U:
             at = where(function) if callable(function) else caller("keepstep.steps")
-            self.upcasts.declare(function, from_version, signal, at)
+            self.upcasts.declare(function, from_version, at, signal=signal, item=item, result=result)
             return function
 
         return decorate
@@ -240,13 +242,17 @@ class Workflow(Fanning):
                         f"its steps: {', '.join(self.steps)}"
                     )
         check_targets(self)
-        self.upcasts.check(self.at)
+        self.upcasts.check(() if self._branches is None else self._branches.steps, self.at)
 
     # ----------------------------------------------------------------------------------------------------- reading
     @property
     def first(self) -> Step:
         """The step that a case starts with."""
         return next(iter(self.steps.values()))
+
+    def entry(self, _began: str | None) -> Step:
+        """The step that a case begins with which began with this one before; of a branch, that one."""
+        return self.first
 
     def find(self, name: str) -> Step | None:
         """The step of this name or alias."""

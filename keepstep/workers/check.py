@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from keepstep.checkpoint import inflight
-from keepstep.checkpoint.compatible import Finding, Verdict, findings
+from keepstep.checkpoint.compatible import findings
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.finding import Finding, Verdict
 from keepstep.checkpoint.inflight import Stored
 from keepstep.workers.registry import Registry
 
@@ -52,7 +53,7 @@ def check(
     checked, by_kind = Checked(), dict[tuple[str, Finding], Trouble]()
     for case in inflight.each(db, registry.versions, workflows=workflows, sample=sample):
         code = registry.find(case.workflow)
-        found = findings(code, case, registry.queues)
+        found = findings(code, case, registry.queues, registry.find)
         checked.cases[case.workflow] += 1
         checked.ready += all(one.verdict is Verdict.WARNED for one in found)
         for one in found:

@@ -174,7 +174,9 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
     if step is None and claimed.step not in workflow.removed:
         return _unknown_step(engine, claimed, list(workflow.steps))
     try:
-        before, state, text = upcasts.load(workflow, claimed.state, claimed.schema_version, claimed.text)
+        before, state, text = upcasts.load(
+            workflow, claimed.state, claimed.schema_version, claimed.text, step=claimed.step
+        )
     except BadState as error:
         hidden = mask(engine.db, claimed.delivery.case, workflow.secrets)  # an older version may have had other secrets
         return hold("the stored state doesn't fit the model", hidden.json(describe(error)))

@@ -15,7 +15,7 @@ from keepstep.checkpoint import codec
 from keepstep.steps.branches import Branches
 from keepstep.steps.errors import BadSetting, DefinitionError, KeepstepError, UnknownWorkflow
 from keepstep.steps.field import why_not
-from keepstep.steps.upcasts import why_no_payload
+from keepstep.steps.upcasts import load, why_no_payload
 from keepstep.steps.workflow import Workflow
 
 
@@ -109,6 +109,22 @@ class Registry:
         """A payload of an older version as the workflow's code of version `to` has it. Raises UpcastFailed."""
         known = self._workflows.get(workflow)
         return payload if known is None else known.upcasts.payload(signal, payload, version, to)
+
+    def upcast_result(self, workflow: str, step: str, result: Any, version: int) -> Any:
+        """What a branch of this step, or a child, came to, as the loaded code has it. Raises UpcastFailed."""
+        known = self._workflows.get(workflow)
+        return result if known is None else known.upcasts.result(step, result, version)
+
+    def with_field(
+        self, workflow: str, step: str, state: Mapping[str, Any], version: int, field: str, value: Any
+    ) -> Mapping[str, Any]:
+        """The state of a case at this step, as the loaded code has it, with this value in the field.
+
+        Raises BadState if it can't be loaded, UnknownWorkflow.
+        """
+        known = self.get(workflow)
+        before = known.upcasts.state(dict(state), version, step)
+        return load(known, {**before, field: value}, known.schema_version, step=step).before
 
     def __iter__(self) -> Iterator[Workflow]:
         return iter(self._workflows.values())

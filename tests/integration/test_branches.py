@@ -104,9 +104,38 @@ def test_a_result_that_does_not_fit_the_field_holds_the_case(runner: Runner) -> 
     assert held.status == "held"
     assert held.reason["why"] == "the branches' results don't fit"
     assert "/numbers/1" in held.reason["message"]
+    told = runner.client.why("fanning", "A").commands
+    assert [command.split()[1] for command in told] == ["retry", "skip", "retry"]
+    runner.client.retry("fanning", "A")
+    assert runner.get(case).status == "held", "what the branches came to is the same"
     runner.client.skip("fanning", "A", update={"numbers": [0, 1]})
     runner.run()
     assert runner.get(case).status == "completed"
+
+
+def test_a_bad_result_is_mended_by_a_restart_of_its_branch_and_a_retry_of_the_case(runner: Runner) -> None:
+    case = start(runner, "double", "ask", how={"into": "numbers"})
+    runner.run()
+    runner.client.signal("fanning.branches", "A/work#1[1]", "answer", "no number")
+    runner.run()
+    assert runner.get(case).status == "held"
+    runner.client.restart("fanning.branches", "A/work#1[1]", repeat_effects=True)
+    runner.run()
+    runner.client.retry("fanning", "A")
+    runner.run()
+    assert runner.get(case).status == "waiting", "for the one that asks again"
+    runner.client.signal("fanning.branches", "A/work#1[1]", "answer", 7)
+    runner.run()
+    assert runner.get(case).status == "completed"
+    assert runner.get(case).state["numbers"] == [0, 7]
+
+
+def test_a_restarted_branch_begins_with_its_own_step(runner: Runner) -> None:
+    runner.start("mixed", "M", {"n": 5})
+    runner.run()
+    assert runner.client.restart("mixed.branches", "M/whole#1", repeat_effects=True).step == "whole"
+    runner.run()
+    assert runner.client.get("mixed.branches", "M/whole#1").state["result"] == 5
 
 
 def test_large_values_and_what_looks_like_a_reference_go_through(runner: Runner) -> None:

@@ -158,7 +158,7 @@ def test_an_answer_that_can_not_be_upcast_is_kept_and_shown_and_the_question_sta
         raise ValueError("who knows")
 
     code = v2()
-    code.upcasts._of_payload["answer"][1] = broken
+    code.upcasts._of["signal", "answer"][1] = broken
     new = runs(code)
     new.signal(case, "go")
     new.run()

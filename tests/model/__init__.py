@@ -10,6 +10,7 @@
 | `deadline.py` | a wait's deadline against its signal |
 | `crashes.py` | which deaths are the step's own fault |
 | `deploy.py` | two versions of the code at once |
+| `newer.py` | the same, and what a case is told meanwhile: left to the code that can judge it |
 | `join.py` | children that end at once, a list that is worked off by a cursor, failures and rewinds |
 | `looks.py` | who looks at the parent when many children end at once |
 

@@ -54,7 +54,7 @@ STANDS_FOR = {
     "fail": Real("keepstep.checkpoint.sql.branches.JOIN_FAIL", move="join"),
     "sweep": Real("keepstep.workers.sweep.Sweep", move="join"),
     "unfit": Real("keepstep.checkpoint.sql.branches.UNFIT", move="unfit"),
-    "retry": Real("keepstep.checkpoint.steering.retry", move="retry"),
+    "retry": Real("keepstep.checkpoint.sql.branches.GATHER_AGAIN", move="retry"),
     "clear": Real("keepstep.checkpoint.sql.branches.CLEAR"),
     "cleared": Real("keepstep.checkpoint.sql.branches.CLEARED"),
     "gather": Real("keepstep.checkpoint.sql.hot.CLAIM", move="claim"),
@@ -172,8 +172,8 @@ class Join:
             yield Move("rewind: by an operator, before the step that fans out", again, fault=True)
             yield Move("cancel: by an operator", self._left(ordered, "cancelled"), fault=True)
         if s.orders and s.status == "held":
-            again = s._replace(status="queued", visit=s.visit + 1, cursor=0, joined=0, orders=s.orders - 1)
-            yield Move("retry: by an operator, the step that fans out", again, fault=True)
+            again = s._replace(status="waiting", orders=s.orders - 1)
+            yield Move("retry: by an operator, the same results are gathered again", again, fault=True)
         yield from self._clear(s)
 
     def _clear(self, s: State) -> Iterator[Move[State]]:

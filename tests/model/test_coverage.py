@@ -20,6 +20,7 @@ from tests.model import (
     doubt_world,
     join,
     looks,
+    newer,
     signals,
     steering,
     step,
@@ -31,6 +32,7 @@ from tests.model.deploy import Deploy
 from tests.model.doubt import Doubt
 from tests.model.join import Join
 from tests.model.looks import Looks
+from tests.model.newer import Newer
 from tests.model.search import Real, explore
 from tests.model.signals import Signals
 from tests.model.steering import Steering
@@ -45,6 +47,7 @@ MODELS: dict[ModuleType, tuple[Any, ...]] = {
     join: (Join(items=2), Join(items=2, on_error="fail")),
     looks: (Looks(), Looks(on_error="collect")),
     crashes: tuple(Crashes(kind) for kind in crashes.RULES),
+    newer: (Newer("signal"), Newer("results")),
     deploy: (Deploy(), Deploy(removed=True), Deploy(tightened=True), Deploy(replaced=True)),
 }
 """Every model, with bounds that are small, but let each action happen."""
@@ -81,7 +84,7 @@ def changes(module: ModuleType) -> frozenset[tuple[str, str, str]]:
 def rules(module: ModuleType) -> set[str]:
     """All the names of rules that the module's tables have."""
     names: set[str] = set()
-    for table in ("RULES", "TWO_BELTS", "ONLY_FASTER", "ONLY_REMOVED", "ONLY_TIGHTENED", "ONLY_REPLACED"):
+    for table in ("RULES", "TWO_BELTS", *(name for name in dir(module) if name.startswith("ONLY_"))):
         for key in getattr(module, table, ()):
             value = module.RULES.get(key) if table == "RULES" else None
             names |= set(value) if isinstance(value, dict) else {key} if isinstance(key, str) else set(key)

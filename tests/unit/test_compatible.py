@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from keepstep import Workflow
-from keepstep.checkpoint.compatible import Verdict, findings, unknown
+from keepstep.checkpoint.compatible import findings, unknown
+from keepstep.checkpoint.finding import Verdict
 from keepstep.checkpoint.inflight import Stored
 
 
@@ -52,7 +53,7 @@ def wait(**changes: Any) -> dict[str, Any]:
 
 def told(workflow: Workflow | None, stored: Stored) -> list[tuple[str, str]]:
     """Verdict and reason of each, as one line."""
-    found = findings(workflow, stored, ["keepstep"])
+    found = findings(workflow, stored, ["keepstep"], lambda name: None)
     return [(str(one.verdict), f"{one.why} {one.detail} {one.path}") for one in found]
 
 

@@ -138,9 +138,11 @@ CASE_OF_BRANCH = """lateral (
      where k.parent = b.case_id and k.parent_seq = b.seq and k.branch = b.number limit 1)"""
 """The case of a branch `b`, by its own key: in a plain join, all cases of the fan-out would be read for each branch."""
 
-_BRANCHES = f"""
+BRANCHES = f"""
 select b.number, b.name, b.kind, b.error::text as refused, k.id, k.workflow, k.thread_id, k.status,
        k.error::text as error,
+       (select p.schema_version from keepstep.checkpoints p
+         where k.status = 'completed' and p.case_id = k.id order by p.seq desc limit 1) as schema_version,
        (select json_agg(json_build_array(p.seq, p.is_snapshot, p.payload) order by p.seq)
           from keepstep.checkpoints p
          where k.status = 'completed' and p.case_id = k.id
@@ -149,12 +151,13 @@ select b.number, b.name, b.kind, b.error::text as refused, k.id, k.workflow, k.t
   from keepstep.branches b
   left join {CASE_OF_BRANCH} k on true
  where b.case_id = :id and b.seq = :seq"""
+"""The branches of a fan-out, each with its case; of one that has completed, what its state is made of."""
 
 # What all of them came to, in order.
-GATHER = text(f"{_BRANCHES} order by b.number")
+GATHER = text(f"{BRANCHES} order by b.number")
 
 # The one that failed.
-ONE = text(f"{_BRANCHES} and b.number = :number")
+ONE = text(f"{BRANCHES} and b.number = :number")
 
 _CLOSE = """f as (
   update keepstep.fans set fate = :fate, closed_at = clock_timestamp() from h where case_id = h.id and fate is null
@@ -163,14 +166,21 @@ _CLOSE = """f as (
 _CHECKPOINT = """k as (
   insert into keepstep.checkpoints (case_id, seq, kind, step, status, target, attempt, schema_version, is_snapshot,
                                     payload)
-  select h.id, h.seq, 'join', :name, :status, :target, 0, h.schema_version, false, cast(:payload as json) from h
+  select h.id, h.seq, 'join', :name, :status, :target, 0, :schema_version, :is_snapshot, cast(:payload as json) from h
 )"""
+
+_GO_ON = GO_ON.replace(
+    "weight = weight + :weight",
+    """schema_version = :schema_version, weight = case when :is_snapshot then 0 else weight + :weight end,
+         snapshot_seq = case when :is_snapshot then seq + 1 else snapshot_seq end""",
+)
+"""With the results of a newer version comes the whole state, upcast: a snapshot."""
 
 # The join's own checkpoint, with the results, and the case goes on with the step behind the fan-out.
 JOIN = text(f"""
-with h as ({GO_ON}
+with h as ({_GO_ON}
    where id = :id and seq = :seq and {guard("join")}
-  returning id, seq, schema_version
+  returning id, seq
 ), {_CLOSE}, {_CHECKPOINT}
 select seq from h
 """)
@@ -178,8 +188,8 @@ select seq from h
 # The same when the fan-out was the last step.
 JOIN_LAST = text(f"""
 with gone as (
-  delete from keepstep.heads where id = :id and seq = :seq and {guard("join")} returning id, seq, schema_version
-), h as (select id, seq + 1 as seq, schema_version from gone), {_CLOSE}, {_CHECKPOINT}, c as (
+  delete from keepstep.heads where id = :id and seq = :seq and {guard("join")} returning id, seq
+), h as (select id, seq + 1 as seq from gone), {_CLOSE}, {_CHECKPOINT}, c as (
   {END_CASE.format(h="h", status="'completed'", error="null")})
 select seq from h
 """)
@@ -202,6 +212,16 @@ with h as (
   insert into keepstep.hooks (case_id, event, seq)
   select h.id, 'held', h.seq from h join keepstep.cases k on k.id = h.id where 'held' = any(k.hooks))
 select seq from h
+""")
+
+# Held because they can't, and mended since: wait for them as before, and have them gathered again.
+GATHER_AGAIN = text(f"""
+with f as (
+  update keepstep.fans set fate = null, closed_at = null where case_id = :id and seq = :seq and fate = 'unfit'
+  returning case_id
+)
+update keepstep.heads set status = 'waiting', reason = null, due_at = clock_timestamp(), entered_at = clock_timestamp()
+  from f where id = f.case_id and {guard("retry")}
 """)
 
 # ------------------------------------------------------------------------------------------------- what is left behind
@@ -253,7 +273,15 @@ DUE = text(f"select h.id from {_WAITING} and h.due_at <= {NOW} and {_TO_DO} orde
 
 LOOK_LATER = text(f"update keepstep.heads set due_at = {_LATER} where id = :id and seq = :seq and status = 'waiting'")
 
-# Of one that can't be moved.
+# All have ended, and this code can't take what came of it: look again later, the later, the longer ago that was.
+LEAVE_TO_NEWER = text("""
+update keepstep.heads h
+   set due_at = clock_timestamp() + greatest(interval '5 seconds', least(interval '5 minutes', clock_timestamp() - (
+                  select max(finished_at) from keepstep.cases where parent = :id and parent_seq = :seq)))
+ where id = :id and seq = :seq and status = 'waiting'
+""")
+
+# The same of one that can't be moved, whatever its seq.
 PUT_OFF = text("""
 update keepstep.heads set due_at = clock_timestamp() + interval '1 minute' where id = :id and status = 'waiting'
 """)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
+from keepstep.checkpoint.sql.branches import BRANCHES
+
 # The live cases behind an id, each with all that is needed to load it. Ids are hashes, so those behind a random one are
 # a random sample. Signals that were kept for a question that hasn't come yet, if older code than `known` sent them.
 BATCH = text("""
@@ -15,6 +17,12 @@ select h.id, h.workflow, k.thread_id, h.seq, h.status, h.step, h.queue, h.pinned
                                           'then', w.then_target, 'on_timeout', w.on_timeout,
                                           'default', w.default_payload))
           from keepstep.waits w where w.case_id = h.id and w.fate is null)::text as waits,
+       (select json_build_object('seq', f.seq, 'shape', f.shape, 'into', f.into_field, 'then', f.then_target,
+                                 'on_error', f.on_error, 'kinds', f.kinds, 'made', f.made,
+                                 'goes_on', f.made < f.total or exists (
+                                   select from keepstep.cases c
+                                    where c.parent = f.case_id and c.parent_seq = f.seq and c.status is null))
+          from keepstep.fans f where f.case_id = h.id and f.seq = h.seq and f.fate is null)::text as fan,
        (select json_agg(json_build_object('name', s.name, 'version', s.schema_version, 'payload', s.payload))
           from (select * from keepstep.signals s
                  where s.case_id = h.id and s.consumed_seq is null and s.refused is null and s.counted_seq is null
@@ -25,3 +33,12 @@ select h.id, h.workflow, k.thread_id, h.seq, h.status, h.step, h.queue, h.pinned
    and (cast(:workflows as text[]) is null or h.workflow = any(cast(:workflows as text[])))
  order by h.id limit :limit
 """)
+
+# Of a fan-out's list, what is to begin still, behind a number.
+TO_BEGIN = text("""
+select number, kind, payload::text as payload from keepstep.branches
+ where case_id = :id and seq = :seq and number > :after and error is null order by number limit :limit
+""")
+
+# What its branches have come to, behind a number.
+ENDED = text(f"{BRANCHES} and b.number > :after and k.status = 'completed' order by b.number limit :limit")

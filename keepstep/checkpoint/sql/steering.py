@@ -219,9 +219,9 @@ update keepstep.heads h set due_at = clock_timestamp() + make_interval(secs => :
 # What a case was started with.
 INPUT = text("select input::text as input from keepstep.cases where id = :id")
 
-# The checkpoint that it began with, by a start or a restart; of a fork, the fork's.
+# The checkpoint that it began with, by a start or a restart; of a fork, the fork's. target: the step behind it.
 BEGAN = text("""
-select seq, kind, schema_version from keepstep.checkpoints
+select seq, kind, schema_version, target from keepstep.checkpoints
  where case_id = :id and (kind in ('start', 'fork') or (kind = 'rewind' and back_to = -1)) order by seq desc limit 1
 """)
 
