@@ -23,26 +23,26 @@ VERSIONS = Path(__file__).parent / "versions"
 CASES = 40
 
 
-def package(version: str) -> Workflow:
+def package(version: str, module: str = "orders") -> Workflow:
     """The workflow of this version, beside the other one's."""
-    spec = importlib.util.spec_from_file_location(f"orders_{version}", VERSIONS / version / "orders.py")
+    spec = importlib.util.spec_from_file_location(f"{module}_{version}", VERSIONS / version / f"{module}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    workflow: Workflow = module.orders
+    loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    workflow: Workflow = getattr(loaded, module)
     return workflow
 
 
 class Fleet:
     """Workers of both versions, each version in a virtual environment of its own."""
 
-    def __init__(self, start_worker: Any, home: Path):
-        self._start = start_worker
+    def __init__(self, start_worker: Any, home: Path, module: str = "orders"):
+        self._start, self._module = start_worker, module
         self._pythons = {version: environment(home / version, [ROOT, VERSIONS / version]) for version in ("old", "new")}
 
     def worker(self, version: str) -> Worker:
-        env = {"KEEPSTEP_WORKFLOWS": "orders", "PYTHONPATH": "", "KEEPSTEP_CODE_VERSION": version}
+        env = {"KEEPSTEP_WORKFLOWS": self._module, "PYTHONPATH": "", "KEEPSTEP_CODE_VERSION": version}
         worker: Worker = self._start(env=env, python=self._pythons[version], cwd=VERSIONS / version)
         return worker
 

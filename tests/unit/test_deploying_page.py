@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from keepstep import Workflow
 from keepstep.config.settings import Settings
+from keepstep.steps.upcasts import load
 from keepstep.workers.shutdown import KILL_AFTER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
@@ -60,7 +61,7 @@ class State(BaseModel):
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_upcasters_do_what_the_page_says() -> None:
-    made: dict[str, Any] = {"Workflow": Workflow, "State": State}
+    made: dict[str, Any] = {"Workflow": Workflow, "State": State, "BaseModel": BaseModel}
     for text in blocks("python"):
         exec(text, made)
     flow = made["flow"]
@@ -69,6 +70,9 @@ def test_the_upcasters_do_what_the_page_says() -> None:
     stored = {"name": "Ada Lovelace", "tag": "x"}
     assert flow.upcasts.state(stored, 1) == {"given": "Ada", "family": "Lovelace", "tag": "x", "tags": ["x"]}
     assert flow.upcasts.payload("approval", True, 1, 2) == {"approved": True}
+    branch = {"item": "Ada", "result": None}
+    assert load(flow.branches, branch, 1, step="check_reference").before["item"] == {"name": "Ada"}
+    assert flow.branches.upcasts.result("check_reference", True, 1) == {"good": True, "score": None}
     with pytest.raises(Exception, match="can't be brought from version 2 to 3 at /tag: a_list_of_tags") as refusal:
         flow.upcasts.state({"given": "A", "family": "B"}, 2)
     assert "onboarding can't be brought from version 2 to 3 at /tag: a_list_of_tags() raised KeyError: 'tag'" in PAGE

@@ -193,3 +193,94 @@ def test_an_answer_to_an_older_question_is_judged_by_the_state_that_it_makes() -
 
 def test_a_payload_is_not_blamed_for_a_state_that_can_not_be_loaded_anyhow() -> None:
     assert why_no_payload(versioned(), {"tag": "x"}, 1, "tag", "y") is None
+
+
+# ----------------------------------------------------------------------------------------------------------- branches
+class Name(BaseModel):
+    given: str
+
+
+def branching(version: int = 3) -> Workflow:
+    workflow = Workflow("people", state=Person, schema_version=version)
+    workflow.step(lambda state, call: None, name="only")
+
+    @workflow.branch(aliases=["greet_old"])
+    def greet(item: Name, call: Any) -> None: ...
+
+    @workflow.branch
+    def whole(item: Person, call: Any) -> None: ...
+
+    @workflow.branch
+    def untyped(item, call): ...
+
+    return workflow
+
+
+def branch_state(workflow: Workflow, item: Any, version: int, step: str = "greet", result: Any = None) -> Any:
+    assert workflow.branches is not None
+    return load(workflow.branches, {"item": item, "result": result}, version, step=step).before
+
+
+def test_an_item_and_a_result_go_through_the_upcasters_of_their_step_only() -> None:
+    workflow = branching()
+    workflow.upcast(from_version=1, item="greet")(lambda stored: {"name": stored})
+    workflow.upcast(from_version=2, item="greet")(lambda stored: {"given": stored["name"]})
+    workflow.upcast(from_version=2, result="greet")(lambda stored: [stored])
+    workflow.check()
+    assert branch_state(workflow, "Ada", 1) == {"item": {"given": "Ada"}, "result": None}
+    assert branch_state(workflow, {"name": "Ada"}, 2, result=7) == {"item": {"given": "Ada"}, "result": [7]}
+    assert branch_state(workflow, {"given": "Ada"}, 3)["item"] == {"given": "Ada"}
+    assert branch_state(workflow, "Ada", 1, step="greet_old")["item"] == {"given": "Ada"}, "a renamed step is the same"
+    assert branch_state(workflow, "Ada", 1, step="untyped")["item"] == "Ada"
+    assert workflow.branches is not None
+    assert workflow.branches.upcasts.result("greet_old", 7, 1) == [7]
+    assert workflow.branches.upcasts.payload("go", 7, 1, 3) == 7
+
+
+def test_an_item_that_is_declared_as_the_state_is_upcast_as_the_state_is() -> None:
+    workflow = branching()
+    for number, function in CHAIN.items():
+        workflow.upcast(from_version=number)(function)
+    assert branch_state(workflow, V1, 1, step="whole")["item"] == {"given": "Ada", "family": "Lovelace", "tags": ["x"]}
+    workflow.upcast(from_version=1, item="whole")(lambda stored: {"given": "own", "family": ""})
+    assert branch_state(workflow, V1, 1, step="whole")["item"]["given"] == "own", "unless it has an upcaster of its own"
+
+
+def test_signals_of_branches_have_the_upcasters_of_their_workflow() -> None:
+    workflow = branching()
+    workflow.upcast(from_version=1, signal="go")(lambda stored: {"yes": stored})
+    assert workflow.branches is not None
+    assert workflow.branches.upcasts.payload("go", True, 1, 3) == {"yes": True}
+
+
+def test_an_item_that_does_not_fit_its_step_says_both_versions_and_the_path() -> None:
+    with pytest.raises(BadState, match=r"/item: .*\(stored as version 1, upcast to 3\)") as refusal:
+        branch_state(branching(), "Ada", 1)
+    assert refusal.value.path == "/item"
+    with pytest.raises(BadState, match=r"/item/given: Field required \(stored as version 3, as this code's is"):
+        branch_state(branching(), {}, 3)
+    workflow = branching()
+    workflow.upcast(from_version=2, item="greet")(lambda stored: stored["called"])
+    with pytest.raises(UpcastFailed, match="people item greet can't be brought from version 2 to 3 at /item/called"):
+        branch_state(workflow, {}, 1)
+    with pytest.raises(UpcastFailed, match="it is newer than this code"):
+        branch_state(workflow, {}, 4)
+
+
+@pytest.mark.parametrize("kind", ["item", "result"])
+def test_an_upcaster_of_a_branch_step_that_there_is_not_is_refused(kind: str) -> None:
+    workflow = branching()
+    workflow.upcast(from_version=1, **{kind: "greet_old"})(lambda stored: stored)
+    with pytest.raises(
+        DefinitionError, match=rf"upcast\({kind}='greet_old'\).* no such branch step; it has greet, whole"
+    ):
+        workflow.check()
+    lonely = versioned()
+    lonely.upcast(from_version=1, **{kind: "greet"})(lambda stored: stored)
+    with pytest.raises(DefinitionError, match="it has none"):
+        lonely.check()
+
+
+def test_an_upcaster_is_of_one_thing() -> None:
+    with pytest.raises(DefinitionError, match="an upcaster is of one thing: item or result="):
+        branching().upcast(from_version=1, item="greet", result="greet")(lambda stored: stored)
