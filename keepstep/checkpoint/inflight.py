@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.blobs import state_of
-from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.blobs import Rows, state_of
+from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.gathered import Outcome, outcome
 from keepstep.checkpoint.sql import inflight as sql
 from keepstep.steps.errors import CheckpointDamaged
@@ -65,12 +65,26 @@ class Stored:
     fan: StoredFan | None = None
 
 
-def each(
-    db: Database, known: Mapping[str, int], *, workflows: Sequence[str] | None = None, sample: int | None = None
-) -> Iterator[Stored]:
-    """Every live case, or a random sample. known: schema versions by workflow. workflows: only these.
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The database that is read. behind: of a replica, how old its newest transaction is, in seconds, if it knows."""
 
-    One statement for each hundred, so that a replica isn't kept from what it follows.
+    is_replica: bool
+    behind: float | None
+
+
+def source(read: Rows) -> Source:
+    """What database this is."""
+    [row] = read(sql.SOURCE, {})
+    return Source(is_replica=row.is_replica, behind=None if row.behind is None else max(0.0, row.behind))
+
+
+def each(
+    read: Rows, known: Mapping[str, int], *, workflows: Sequence[str] | None = None, sample: int | None = None
+) -> Iterator[Stored]:
+    """Every live case, or a random sample. read: a database's `all`. known: schema versions by workflow.
+
+    workflows: only these. One statement for each hundred, so that a replica isn't kept from what it follows.
     """
     begin = LOWEST if sample is None else uuid4()
     left = sample
@@ -84,16 +98,16 @@ def each(
                 "workflows": None if workflows is None else list(workflows),
                 "limit": size,
             }
-            rows = db.all(sql.BATCH, params)
-            yield from (_stored(db, row) for row in rows)
+            rows = list(read(sql.BATCH, params))
+            yield from (_stored(read, row) for row in rows)
             left = None if left is None else left - len(rows)
             if len(rows) < size:
                 break
             after = rows[-1].id
 
 
-def _stored(db: Database, row: Row) -> Stored:
-    state, damage = _state(db, row)
+def _stored(read: Rows, row: Row) -> Stored:
+    state, damage = _state(read, row)
     return Stored(
         workflow=row.workflow,
         thread_id=row.thread_id,
@@ -109,34 +123,34 @@ def _stored(db: Database, row: Row) -> Stored:
         waits=codec.decode(row.waits) if row.waits else (),
         signals=codec.decode(row.signals) if row.signals else (),
         secrets=tuple(row.secrets or ()),
-        fan=_fan(db, row.id, codec.decode(row.fan)) if row.fan else None,
+        fan=_fan(read, row.id, codec.decode(row.fan)) if row.fan else None,
     )
 
 
-def _fan(db: Database, case: UUID, fan: dict[str, Any]) -> StoredFan:
+def _fan(read: Rows, case: UUID, fan: dict[str, Any]) -> StoredFan:
     at, kinds = {"id": case, "seq": fan["seq"]}, fan["kinds"]
 
     def to_begin() -> Iterator[tuple[int, dict[str, Any], JSON]]:
-        for row in _batches(db, sql.TO_BEGIN, at, fan["made"] - 1):
+        for row in _batches(read, sql.TO_BEGIN, at, fan["made"] - 1):
             yield row.number, kinds[row.kind], codec.decode(row.payload)
 
     def ended() -> Iterator[Outcome]:
-        for row in _batches(db, sql.ENDED, at, -1):
+        for row in _batches(read, sql.ENDED, at, -1):
             with suppress(CheckpointDamaged, ValueError):  # the join tells what is wrong with it
-                yield outcome(row, kinds, fan["shape"], db.all)
+                yield outcome(row, kinds, fan["shape"], read)
 
     named = {name: fan[name] for name in ("shape", "into", "then", "on_error", "goes_on")}
     return StoredFan(**named, to_begin=to_begin(), ended=ended())
 
 
-def _batches(db: Database, statement: sa.TextClause, at: Mapping[str, Any], after: int) -> Iterator[Row]:
-    while rows := db.all(statement, {**at, "after": after, "limit": BATCH}):
+def _batches(read: Rows, statement: sa.TextClause, at: Mapping[str, Any], after: int) -> Iterator[Row]:
+    while rows := list(read(statement, {**at, "after": after, "limit": BATCH})):
         yield from rows
         after = rows[-1].number
 
 
-def _state(db: Database, row: Row) -> tuple[JSON | None, str | None]:
+def _state(read: Rows, row: Row) -> tuple[JSON | None, str | None]:
     try:
-        return state_of(db.all, row.id, row.chain, row.seq), None
+        return state_of(read, row.id, row.chain, row.seq), None
     except (CheckpointDamaged, ValueError) as error:
         return None, str(error)

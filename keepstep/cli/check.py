@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from keepstep.cli.printing import console, escape, json_option, print_json, tabl
 from keepstep.cli.session import translated
 from keepstep.config.settings import read_settings
 from keepstep.steps.errors import BadSetting
-from keepstep.steps.words import one_line
+from keepstep.steps.words import duration, one_line
 from keepstep.workers.check import Checked, Trouble
 from keepstep.workers.check import check as check_cases
 from keepstep.workers.registry import Registry
@@ -34,7 +35,7 @@ def check(only: tuple[str, ...], sample: int | None, against: str | None, strict
     step, where its waits lead, and what they ask for are looked for in the code. Nothing is called and nothing written.
 
     Exit code 1 if a case would be held, or would stand still. Warnings alone, such as stored fields that the model
-    doesn't know, are 0 unless --strict. The database must have this keepstep's tables.
+    doesn't know, or a replica that lags, are 0 unless --strict. The database must have this keepstep's tables.
     """
     settings = read_settings(database_url=against)
     if not settings.workflows:
@@ -49,12 +50,13 @@ def check(only: tuple[str, ...], sample: int | None, against: str | None, strict
     if as_json:
         print_json({"ok": checked.passes(strict=strict), **_plain(checked)})
     else:
-        _print(checked, sampled=sample is not None)
+        _print(checked, sampled=sample is not None, against=against is not None)
     return Exit.OK if checked.passes(strict=strict) else Exit.FAILED
 
 
 def _plain(checked: Checked) -> dict[str, Any]:
     return {
+        "database": {"replica": checked.source.is_replica, "behind": checked.source.behind, "late": checked.is_late},
         "cases": dict(checked.cases),
         "ready": checked.ready,
         "troubles": [
@@ -71,8 +73,10 @@ def _plain(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _print(checked: Checked, *, sampled: bool) -> None:
+def _print(checked: Checked, *, sampled: bool, against: bool) -> None:
     out = console()
+    for line in _source(checked, against=against):
+        out.print(f"[yellow]{line}[/]")
     if checked.troubles:
         made = table("WORKFLOW", "CASES", "WOULD BE", "WHY", "FOR EXAMPLE")
         for trouble in checked.troubles:
@@ -88,6 +92,19 @@ def _print(checked: Checked, *, sampled: bool) -> None:
     total = sum(checked.cases.values())
     which = "live cases, at random" if sampled else "live cases"
     out.print(f"{total:,} {which}: this code goes on with {checked.ready:,}, and not with {total - checked.ready:,}")
+
+
+def _source(checked: Checked, *, against: bool) -> Iterator[str]:
+    """What is to be known of the database that was read."""
+    if against and not checked.source.is_replica:
+        yield "--against names a primary, not a replica: all this was read there."
+    if checked.is_late:
+        behind = checked.source.behind
+        old = "of unknown age" if behind is None else f"{duration(behind)} old"
+        yield (
+            f"The replica's newest transaction is {old}: it lags, or nothing is written at its primary. What has moved "
+            "since is judged as it stood then."
+        )
 
 
 def _example(trouble: Trouble) -> str:

@@ -88,6 +88,7 @@ class Runner:
         self._node = _node(self._engine)
         self._beat()
         self._last: Named | None = None
+        self._skipped_to: datetime | None = None
         self.client = RunnerClient(self, self._engine)
 
     def close(self) -> None:
@@ -234,10 +235,13 @@ class Runner:
         return self._bell.take()
 
     def _skip(self) -> bool:
-        """Put the clock forward to what is due next, or became due since the last look. False: nothing is."""
+        """Put the clock forward to what is due next, or has come due since the last look. False: nothing is."""
         due = next_due(self._engine.db, ending=True, past=True)
+        if due == self._skipped_to:
+            due = next_due(self._engine.db, ending=True)
         if due is not None:
             self._put_forward_to(due)
+        self._skipped_to = due
         return due is not None
 
     def _put_forward_to(self, instant: datetime) -> None:

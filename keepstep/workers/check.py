@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from keepstep.checkpoint import inflight
 from keepstep.checkpoint.compatible import findings
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.finding import Finding, Verdict
-from keepstep.checkpoint.inflight import Stored
+from keepstep.checkpoint.inflight import Source, Stored
+from keepstep.workers.patience import patient
 from keepstep.workers.registry import Registry
 
 EXAMPLES = 5
 """Cases that are named of each trouble."""
+LATE = 10.0
+"""Seconds. While a worker is alive there is a transaction each second, so a replica that has none for so long lags."""
+PATIENCE = 30.0
+"""Seconds. A replica cuts off queries that keep it from following its primary, and one may be restarted."""
 
 
 @dataclass(kw_only=True)
@@ -33,13 +39,21 @@ class Trouble:
 class Checked:
     """What was found. cases: how many were looked at, by workflow. ready: how many have no trouble but warnings."""
 
+    source: Source
     cases: Counter[str] = field(default_factory=Counter)
     ready: int = 0
     troubles: list[Trouble] = field(default_factory=list)
 
     def passes(self, *, strict: bool = False) -> bool:
-        """Whether every case would go on. strict: warnings count too."""
+        """Whether every case would go on. strict: warnings count too, and so does a replica that is late."""
+        if strict and self.is_late:
+            return False
         return not any(strict or trouble.verdict is not Verdict.WARNED for trouble in self.troubles)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was a replica that lags, or may."""
+        return self.source.is_replica and (self.source.behind is None or self.source.behind > LATE)
 
 
 def check(
@@ -50,8 +64,9 @@ def check(
     workflows: only these; without it, cases of workflows that aren't loaded are troubles too. sample: so many, at
     random.
     """
-    checked, by_kind = Checked(), dict[tuple[str, Finding], Trouble]()
-    for case in inflight.each(db, registry.versions, workflows=workflows, sample=sample):
+    read = partial(patient(PATIENCE), db.all)
+    checked, by_kind = Checked(source=inflight.source(read)), dict[tuple[str, Finding], Trouble]()
+    for case in inflight.each(read, registry.versions, workflows=workflows, sample=sample):
         code = registry.find(case.workflow)
         found = findings(code, case, registry.queues, registry.find)
         checked.cases[case.workflow] += 1

@@ -32,12 +32,12 @@ def test_every_live_case_is_read_once_and_a_sample_is_as_large_as_was_asked(
     client.start_many("ten", [(f"A{n}", {}) for n in range(10)])
     client.cancel("ten", "A0")
     known = {"ten": 1}
-    assert sorted(case.thread_id for case in inflight.each(db, known)) == [f"A{n}" for n in range(1, 10)]
+    assert sorted(case.thread_id for case in inflight.each(db.all, known)) == [f"A{n}" for n in range(1, 10)]
     for _ in range(20):
-        found = [case.thread_id for case in inflight.each(db, known, sample=5)]
+        found = [case.thread_id for case in inflight.each(db.all, known, sample=5)]
         assert len(set(found)) == len(found) == 5
-    assert len(list(inflight.each(db, known, sample=50))) == 9
-    assert list(inflight.each(db, known, workflows=["other"])) == []
+    assert len(list(inflight.each(db.all, known, sample=50))) == 9
+    assert list(inflight.each(db.all, known, workflows=["other"])) == []
 
 
 def test_cases_are_counted_by_what_would_become_of_them(client: Client, db: Database) -> None:
@@ -65,7 +65,7 @@ def test_what_a_case_waits_for_and_what_was_kept_for_it_is_looked_at(hand: Hand,
         ),
         {},
     )
-    [case] = inflight.each(db, {"ten": 2})
+    [case] = inflight.each(db.all, {"ten": 2})
     assert case.state is not None
     assert case.state["value"] == "a\0b"
     assert [(w["name"], w["into"], w["then"]["step"], w["default"]) for w in case.waits] == [

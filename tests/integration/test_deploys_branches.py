@@ -248,7 +248,7 @@ def test_check_tells_before_the_deploy_what_would_become_of_items_and_results(
     names = ["Ada Lovelace", "Emmy Noether", "Sofia Kovalevskaya", "Wait Here", *["Lise Meitner"] * 5]
     old.start("flow", "A", {"names": names})
     old.run()
-    [case] = inflight.each(db, {}, workflows=["flow"])
+    [case] = inflight.each(db.all, {}, workflows=["flow"])
     assert case.fan is not None
     assert [one.result for one in case.fan.ended] == [12, 12, 18]
     assert [number for number, _, _ in case.fan.to_begin] == [4, 5, 6, 7, 8]

@@ -160,6 +160,26 @@ def test_skipping_time_ends_at_a_wait_without_a_deadline(make_runner: MakeRunner
     assert timedelta(days=2) <= runner.now() - before < timedelta(days=2, hours=1)
 
 
+def test_what_comes_due_while_the_runner_looks_is_not_missed(
+    make_runner: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow machine a short back-off is over between the look at what is due and the one at what will be."""
+    runner = make_runner(safe)
+    case = runner.start(safe, "S-1", {})
+    runner.run()
+    assert runner.get(case).status == "sleeping"
+    looks = runner._sweep.round
+    slow = iter([timedelta(days=3)])
+
+    def look_slowly() -> None:
+        looks()
+        runner.clock.advance(next(slow, timedelta(0)))
+
+    monkeypatch.setattr(runner._sweep, "round", look_slowly)
+    runner.run(skip_time=True)
+    assert (runner.get(case).status, runner.get(case).step) == ("waiting", "ask")
+
+
 def test_reminders_without_a_deadline_are_no_reason_to_skip_time(make_runner: MakeRunner) -> None:
     def ask(state: Any, call: Any) -> Any:
         return wait_for("approval", remind_every=DAY)

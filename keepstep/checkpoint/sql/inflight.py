@@ -42,3 +42,9 @@ select number, kind, payload::text as payload from keepstep.branches
 
 # What its branches have come to, behind a number.
 ENDED = text(f"{BRANCHES} and b.number > :after and k.status = 'completed' order by b.number limit :limit")
+
+# Whether this is a replica, and how old the newest transaction is that it has, in seconds; null if it doesn't know.
+SOURCE = text("""
+select pg_is_in_recovery() as is_replica,
+       extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp())::float8 as behind
+""")
