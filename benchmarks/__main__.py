@@ -15,6 +15,7 @@ import click
 from benchmarks import (
     backlog,
     branches,
+    check,
     costs,
     fanning,
     growth,
@@ -31,7 +32,7 @@ from benchmarks.shape import ROOT, Shape
 from benchmarks.sheet import Sheet
 
 PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "branches", "loops")
-PARTS += ("parents", "recovery")
+PARTS += ("parents", "check", "recovery")
 DEFAULT = ("speed", "costs", "waiting", "recovery")
 LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
@@ -93,6 +94,8 @@ def main(
                 bench.run(part, _loops(), [(named[0], most) for most in fanning.LOOPS], branches.loop, _loops_row)
             case "parents":
                 bench.run(part, _parents(), [(named[0],)], parents.measure, _parents_row)
+            case "check":
+                bench.run(part, _check(), [(named[0], kind) for kind in check.KINDS], check.measure, _check_row)
             case "recovery":
                 bench.show(part, _recovery(runs), recovery.measure(runs), _recovery_row)
 
@@ -283,6 +286,15 @@ def _loops() -> Sheet:
 
 def _loops_row(it: branches.Loop) -> Sequence[object]:
     return str(it.crew), it.steps, it.max_visits or "none", it.first_ms, it.last_ms
+
+
+def _check() -> Sheet:
+    columns = ["of", "how many", "seconds", "with upcasters", "MiB at the most"]
+    return Sheet(title="`keepstep check`", columns=columns)
+
+
+def _check_row(it: check.Check) -> Sequence[object]:
+    return check.KINDS[it.kind], it.many, it.seconds, it.upcast, it.mib
 
 
 def _recovery(runs: int) -> Sheet:

@@ -83,7 +83,10 @@ def assemble(links: list[list[Any]], seq: int) -> JSON:
     for expected, (at, _, change) in enumerate(links[1:], first + 1):
         if at != expected:
             raise CheckpointDamaged(f"the chain to seq {seq} has a gap: checkpoint {expected} is missing")
-        state = apply(state, change)
+        try:
+            state = apply(state, change)
+        except CheckpointDamaged as error:
+            raise CheckpointDamaged(f"checkpoint {at}: {error}", path=error.path) from None
     if links[-1][0] != seq:
         raise CheckpointDamaged(f"the chain to seq {seq} ends at {links[-1][0]}: checkpoint {seq} is missing")
     if not isinstance(state, dict):

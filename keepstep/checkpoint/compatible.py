@@ -45,7 +45,8 @@ def _findings(
         why = f"its state has version {case.version}, this code knows {workflow.schema_version}"
         return [Finding(verdict=Verdict.STUCK, why=why)]
     if case.state is None:
-        return [Finding(verdict=Verdict.HELD, why="its checkpoints are damaged", detail=case.damage or "")]
+        why = f"its checkpoints are damaged (version {case.version})"
+        return [Finding(verdict=Verdict.HELD, why=why, detail=case.damage or "")]
     return [
         *_of_the_state(workflow, case, case.state),
         *_of_the_step(workflow, case, queues),

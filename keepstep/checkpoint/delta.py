@@ -51,7 +51,10 @@ def apply(state: Any, operations: list[Operation]) -> Any:
         try:
             state = _apply_one(state, operation)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise CheckpointDamaged(f"the stored change {_short(operation)} doesn't apply: {error!r}") from None
+            path = operation.get("path") if isinstance(operation, dict) else None
+            raise CheckpointDamaged(
+                f"the stored change {_short(operation)} doesn't apply: {error!r}", path=str(path or "")
+            ) from None
     return state
 
 

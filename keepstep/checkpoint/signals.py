@@ -116,7 +116,7 @@ def _receive(connection: sa.Connection, head: Row, signal: Signal, code: Payload
         raise BadPayload(f"{head.workflow}/{head.thread_id}: the payload of {signal.name!r} doesn't fit: {reason}")
     if payload is signal.payload:  # it fits as it is: no newer code is needed to deliver it
         signal = replace(signal, version=head.schema_version)
-    if wait.approvers > 1 and was_given(connection, head, wait, signal.actor, signal.payload):
+    if wait.approvers > 1 and was_given(connection, head, wait, signal.actor, payload):
         return Receipt(fate="repeated")
     _insert(connection, head, signal)
     ring = deliver_locked(connection, head, code, max_bytes)

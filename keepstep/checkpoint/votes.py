@@ -1,4 +1,7 @@
-"""Votes: where several people must agree, each is counted once, and all of them must say the same."""
+"""Votes: where several people must agree, each is counted once, and all of them must say the same.
+
+They are compared, and counted ones are kept, as the question takes them: an older one is upcast before.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,15 @@ def why_not_counted(connection: sa.Connection, head: Row, match: Row, payload: A
     return "it differs from what the first one said" if first is not None and _differs(first, payload) else None
 
 
-def more_needed(connection: sa.Connection, head: Row, match: Row, payload: Any) -> bool:
-    """Count an agreement; whether others have to come. A refusal isn't counted, it decides."""
+def more_needed(connection: sa.Connection, head: Row, match: Row, payload: Any, *, upcast: bool) -> bool:
+    """Count an agreement; whether others have to come. A refusal isn't counted, it decides.
+
+    upcast: whether it was sent by older code, and is kept as the question takes it.
+    """
     if match.approvers <= 1 or refuses(payload):
         return False
     vote = {"id": head.id, "name": match.name, "signal": match.signal, "wait_seq": match.wait_seq}
+    vote |= {"upcast": codec.encode(payload) if upcast else None, "version": head.schema_version}
     counted = connection.execute(sql.COUNT, vote).scalar_one()
     return bool(counted < match.approvers)
 

@@ -114,13 +114,13 @@ def deliver_locked(connection: sa.Connection, head: Row, code: Payloads, max_byt
         reason = (
             _other_question(match)
             or unfit
-            or why_not_counted(connection, head, match, sent)
+            or why_not_counted(connection, head, match, payload)
             or too_large(connection, head.id, seq, match.into_field, payload, max_bytes)
         )
         if reason is not None:
             why = storable(f"it doesn't fit the wait: {reason}")
             connection.execute(sql.REFUSE, {"signal": match.signal, "why": why})
-        elif more_needed(connection, head, match, sent):
+        elif more_needed(connection, head, match, payload, upcast=payload is not sent):
             continue
         else:
             taken = _with_actor(connection, head, seq, match, payload, code)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from keepstep.steps import state as states
 from keepstep.steps.branching import FanOut
-from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, NotDone, UnknownStep
+from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, CheckpointDamaged, NotDone, UnknownStep
 from keepstep.steps.fans import Fan, fan_of, nothing
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
@@ -155,7 +155,7 @@ def back_off(view: View, failures: int, error: BaseException) -> float | Decisio
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as JSON: its type, its message, the JSON path if it has one, and the traceback's last lines."""
     described = {"type": type(error).__name__, "message": _text(error)[:4000], "traceback": _traceback(error)[-8000:]}
-    if isinstance(error, BadState):
+    if isinstance(error, BadState | CheckpointDamaged):
         described["path"] = error.path
     return {name: storable(text) for name, text in described.items()}
 

@@ -265,7 +265,14 @@ class WaitTimeout(CaseError):
 
 
 class CheckpointDamaged(KeepstepError):
-    """A case's checkpoints can't be put together: a gap, a missing snapshot, or a delta that doesn't apply."""
+    """A case's checkpoints can't be put together: a gap, a missing snapshot, or a delta that doesn't apply.
+
+    path: where in the state, as a JSON pointer, if it is one place.
+    """
+
+    def __init__(self, message: str, *, path: str = ""):
+        super().__init__(message)
+        self.path = path
 
 
 # ---------------------------------------------------------------------------------------------------- surroundings

@@ -170,7 +170,9 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
     workflow = engine.registry.get(claimed.workflow)
     step = workflow.find(claimed.step)
     if claimed.state is None:
-        return hold("damaged checkpoint", describe(claimed.damage or BadState("no state")))
+        damage = describe(claimed.damage or BadState("no state"))
+        damage["message"] += f" (stored as version {claimed.schema_version})"
+        return hold("damaged checkpoint", mask(engine.db, claimed.delivery.case, workflow.secrets).json(damage))
     if step is None and claimed.step not in workflow.removed:
         return _unknown_step(engine, claimed, list(workflow.steps))
     try:

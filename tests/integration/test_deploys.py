@@ -16,7 +16,7 @@ from keepstep import Client, Workflow, wait_for
 from keepstep.checkpoint import nodes, recovery
 from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.nodes import Node
-from keepstep.steps.errors import BadPayload, BadState
+from keepstep.steps.errors import AlreadyDecided, BadPayload, BadState
 from keepstep.steps.keys import idempotency_key
 from keepstep.testing import Runner
 from tests import flows
@@ -171,6 +171,35 @@ def test_an_answer_that_can_not_be_upcast_is_kept_and_shown_and_the_question_sta
     new.signal(case, "answer", {"yes": False})
     new.run()
     assert new.get(case).state["answer"] == {"yes": False}
+
+
+def test_people_agree_across_a_deploy_whatever_shape_they_say_it_in(runs: Runs, db: Database) -> None:
+    """Three must agree: one said so before the question, in the older shape; the others in its own."""
+
+    def asks_three(code: Workflow) -> Workflow:
+        step = code.steps["ask"]
+        payload = Answer if code.schema_version == 2 else None
+        code.steps["ask"] = replace(
+            step, function=lambda state, call: wait_for("answer", into="answer", payload=payload, approvers=3)
+        )
+        return code
+
+    old = runs(asks_three(v1()))
+    case = stand_at(old)
+    old.signal(case, "answer", "yes", actor="ann")
+    new = runs(asks_three(v2()))
+    new.signal(case, "go")
+    new.run()
+    assert [asked.votes for asked in new.client.inbox()] == [1]
+    with Client(new.client.settings.database_url, workflows=()) as anybody:
+        assert anybody.signal("flow", "A", "answer", {"yes": True}, actor="bob").fate == "counted"
+        with pytest.raises(AlreadyDecided) as told:
+            anybody.signal("flow", "A", "answer", {"yes": False}, actor="eve")
+    assert told.value.first == {"yes": True}, "as the question takes it"
+    assert new.signal(case, "answer", {"yes": True}, actor="ann").fate == "repeated"
+    assert new.signal(case, "answer", {"yes": True}, actor="eve").fate == "delivered"
+    new.run()
+    assert new.get(case).state["answer"] == {"yes": True}
 
 
 def test_older_code_neither_judges_nor_takes_a_newer_case(runs: Runs) -> None:

@@ -123,10 +123,13 @@ select s.id as signal, s.name, s.payload::text as payload, s.schema_version, s.a
 # Keep a signal that turned out not to fit, and show it; the wait goes on.
 REFUSE = text("update keepstep.signals set refused = :why where id = :signal")
 
-# Count one of several votes; how many different actors have given theirs by now.
+# Count one of several votes, as the question takes it; how many different actors have given theirs by now.
 COUNT = text("""
 with mine as (
-  update keepstep.signals set counted_seq = :wait_seq where id = :signal returning actor
+  update keepstep.signals
+     set counted_seq = :wait_seq, payload = coalesce(cast(:upcast as json), payload),
+         schema_version = case when cast(:upcast as json) is null then schema_version else :version end
+   where id = :signal returning actor
 )
 select count(distinct actor) as votes from (
   select actor from mine union all
