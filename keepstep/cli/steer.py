@@ -80,8 +80,8 @@ def retry(
 ) -> int:
     """Let the held or failed case THREAD_ID of WORKFLOW go on, or all that the options find.
 
-    It runs the same step under the same idempotency key, with all retries anew. Exit code 4: the case is neither held
-    nor failed.
+    It runs the same step under the same idempotency key, with all retries anew; if its branches' results didn't fit,
+    it gathers them again. Exit code 4: the case is neither held nor failed.
     """
     said: dict[str, Any] = {"actor": actor, "reason": reason}
     if new_key:
