@@ -13,17 +13,20 @@ from keepstep.checkpoint.database import Database
 from keepstep.checkpoint.tables import SCHEMA, metadata
 
 HOME = Path(__file__).parent
+BRANCHES = HOME / "branches"
 TABLES = ("cases", "heads", "checkpoints", "attempts", "calls", "signals", "waits", "audit", "hooks", "blobs")
+OF_BRANCHES = ("fans", "branches")
 
 
-def files() -> list[Path]:
-    """One for each release, named by it."""
-    return sorted(HOME.glob("*.json"))
+def files(home: Path = HOME) -> list[Path]:
+    """One for each release, named by it; of open fan-outs, in BRANCHES."""
+    return sorted(home.glob("*.json"))
 
 
 def dump(db: Database, expected: dict[str, Any]) -> str:
     """All rows, each value as PostgreSQL's text of it: JSON as it is stored, NULs included. expected: what to find."""
-    return json.dumps({"expected": expected, "tables": {name: _rows(db, name) for name in TABLES}}, indent=1)
+    tables = {name: _rows(db, name) for name in (*TABLES, *OF_BRANCHES)}
+    return json.dumps({"expected": expected, "tables": tables}, indent=1)
 
 
 def restore(db: Database, path: Path) -> dict[str, Any]:
@@ -42,7 +45,7 @@ def restore(db: Database, path: Path) -> dict[str, Any]:
 def _rows(db: Database, name: str) -> list[dict[str, str | None]]:
     columns = metadata.tables[f"{SCHEMA}.{name}"].columns.keys()
     texts = ", ".join(f'"{column}"::text as "{column}"' for column in columns)
-    return [dict(row._mapping) for row in db.all(sa.text(f"select {texts} from {SCHEMA}.{name} order by 1, 2"))]
+    return [dict(row._mapping) for row in db.all(sa.text(f"select {texts} from {SCHEMA}.{name} order by 1, 2, 3"))]
 
 
 def _insert(name: str, columns: list[str]) -> sa.TextClause:

@@ -1,28 +1,32 @@
 """Write what this release writes: `python -m tests.golden.write`, once before each release.
 
-A release's file stays as it is for ever. Until then, a version's file may be written again.
+A release's files stay as they are for ever. Until then, a version's files may be written again. That of 0.1.0 about
+branches was written afterwards, by its own wheel.
 """
 
 from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from packaging.version import Version
 
-from keepstep import Client, __version__
+from keepstep import Client, Workflow, __version__
 from keepstep.checkpoint.database import Database
 from keepstep.config.settings import postgres_url
 from keepstep.testing import Runner
 from tests.golden import store
+from tests.golden.fanned import fanned, small
 from tests.golden.flow import golden
 from tests.support.release import releases
-from tests.support.servers import SessionServers
+from tests.support.servers import SessionServers, Urls
 
 HOW = ("waiting", "early", "votes", "both", "sleeping", "snapshot", "held", "completed", "queued")
+FANNED = ("open", "child", "completed")
 
 
 def make(runner: Runner) -> dict[str, Any]:
@@ -39,9 +43,23 @@ def make(runner: Runner) -> dict[str, Any]:
     return {how: found(runner.client, how) for how in HOW}
 
 
-def found(client: Client, how: str) -> dict[str, Any]:
+def make_fanned(runner: Runner) -> dict[str, Any]:
+    """Cases with a fan-out: of which nothing has ended, with a child that waits, and completed."""
+    for how in FANNED:
+        runner.start("fanned", how, {"how": how})
+        runner.run()
+        if how != "open":
+            runner.client.signal("fanned.branches", f"{how}/length#1[0]", "go", 4)
+            runner.run()
+        if how == "completed":
+            runner.client.signal("small", f"{how}/small#5", "seen", "yes")
+            runner.run()
+    return {how: found(runner.client, how, "fanned") for how in FANNED}
+
+
+def found(client: Client, how: str, workflow: str = "golden") -> dict[str, Any]:
     """Where a case stands, and its state."""
-    case = client.get("golden", how)
+    case = client.get(workflow, how)
     return {"status": str(case.status), "step": case.step, "seq": case.seq, "state": case.state}
 
 
@@ -56,22 +74,28 @@ def target(version: str) -> Path:
     return store.HOME / f"{name}.json"
 
 
+def write(path: Path, urls: Urls, workflows: Sequence[Workflow], make: Callable[[Runner], dict[str, Any]]) -> None:
+    """Make the cases in a database of their own, and keep them in this file."""
+    admin = Database(postgres_url(urls.postgres), pool_size=1)
+    name = f"golden_{uuid.uuid4().hex[:8]}"
+    admin.run(sa.text(f"create database {name}"), {})
+    with Runner(urls.database(name), list(workflows)) as runner:
+        expected = make(runner)
+    db = Database(postgres_url(urls.database(name)))
+    path.write_text(store.dump(db, expected) + "\n")
+    print(f"{path}: {len(expected)} cases")
+    db.dispose()
+    admin.dispose()
+
+
 def main() -> None:
-    """A database of its own, on servers of its own."""
+    """On servers of its own."""
     path = target(__version__)
     servers = SessionServers()
-    urls = servers.start()
     try:
-        admin = Database(postgres_url(urls.postgres), pool_size=1)
-        name = f"golden_{uuid.uuid4().hex[:8]}"
-        admin.run(sa.text(f"create database {name}"), {})
-        with Runner(urls.database(name), [golden]) as runner:
-            expected = make(runner)
-        db = Database(postgres_url(urls.database(name)))
-        path.write_text(store.dump(db, expected) + "\n")
-        print(f"{path}: {len(expected)} cases")
-        db.dispose()
-        admin.dispose()
+        urls = servers.start()
+        write(path, urls, [golden], make)
+        write(store.BRANCHES / path.name, urls, [fanned, small], make_fanned)
     finally:
         servers.stop()
 

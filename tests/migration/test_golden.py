@@ -11,6 +11,7 @@ from keepstep import __version__
 from keepstep.checkpoint.database import Database
 from keepstep.testing import Runner
 from tests.golden import store
+from tests.golden.fanned import fanned, small
 from tests.golden.flow import golden
 from tests.golden.write import found, target
 from tests.support.release import releases
@@ -20,7 +21,8 @@ def test_every_release_has_its_checkpoints_kept_and_this_one_too_if_it_is_one() 
     versions = {release.version for release in releases()}
     if not Version(__version__).is_devrelease:
         versions.add(__version__)
-    assert versions <= {path.stem for path in store.files()}, "run: python -m tests.golden.write"
+    for home in (store.HOME, store.BRANCHES):
+        assert versions <= {path.stem for path in store.files(home)}, "run: python -m tests.golden.write"
 
 
 def test_the_checkpoints_of_a_published_release_are_not_written_again() -> None:
@@ -58,3 +60,28 @@ def test_cases_that_an_earlier_release_wrote_are_found_as_they_were_and_go_on(
         assert client.get("golden", "both").state["seen"] == "by \0 hand"
         sent = [e.detail for e in client.history("golden", "early") if e.kind == "sent"]
         assert sent[0]["payload"] == {"kept": "for later"}
+
+
+@pytest.mark.parametrize("path", store.files(store.BRANCHES), ids=lambda path: path.stem)
+def test_open_fan_outs_that_an_earlier_release_wrote_are_found_as_they_were_and_go_on(
+    path: Path, database_url: str, db: Database
+) -> None:
+    with Runner(database_url, [fanned, small]) as runner:
+        expected, client = store.restore(db, path), runner.client
+        for how, was in expected.items():
+            assert found(client, how, "fanned") == was, how
+        assert [fan.status for fan in client.branches("fanned", "open")] == ["waiting", None, None]
+        client.signal("fanned.branches", "open/length#1[0]", "go", 4)
+        runner.run()
+        for how in ("open", "child"):
+            client.signal("small", f"{how}/small#5", "seen", "yes")
+        runner.run()
+        whole = expected["completed"]
+        for how in expected:
+            case = client.get("fanned", how)
+            assert (case.status, case.step, case.state["lengths"]) == ("completed", None, whole["state"]["lengths"]), (
+                how
+            )
+            assert case.state["child"] == {"n": 1, "seen": "yes"}
+            assert case.state["named"]["whole"]["result"] == how
+            assert case.state["named"]["bad"]["error"]["message"] == "as it was told"

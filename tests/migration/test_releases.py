@@ -33,7 +33,7 @@ def test_there_is_a_release_and_this_tree_is_newer() -> None:
 
 def test_what_was_released_is_as_it_was_published() -> None:
     sums = dict(reversed(line.split("  ")) for line in SUMS.read_text().splitlines())
-    golden = {store.HOME / f"{release.version}.json" for release in releases()}
+    golden = {home / f"{release.version}.json" for release in releases() for home in (store.HOME, store.BRANCHES)}
     kept = {str(path.relative_to(HOME.parent)): path for path in {release.wheel for release in releases()} | golden}
     assert sums == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in kept.items()}
 

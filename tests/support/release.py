@@ -26,7 +26,7 @@ class Release:
     def install(self, home: Path, folders: Sequence[Path] = ()) -> Path:
         """Into a virtual environment in `home`, which finds `folders` and what this one has installed; its Python."""
         python = environment(home, folders)
-        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index"]
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--ignore-installed"]
         command = [sys.executable, "-m", "pip", "--python", python, "install", *options, self.wheel]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
