@@ -17,7 +17,7 @@ from keepstep.checkpoint.lent import LOCK_NOT_AVAILABLE, Lent, lent, sqlstate
 from keepstep.checkpoint.ring import Ring
 from keepstep.checkpoint.sql import births
 from keepstep.steps import state as states
-from keepstep.steps.errors import BadState, CaseConflict, CaseError, CaseExists, StartPending
+from keepstep.steps.errors import BadState, CaseConflict, CaseError, CaseExists, DatabaseUnavailable, StartPending
 from keepstep.steps.keys import case_id, check_thread_id
 from keepstep.steps.sameness import same
 from keepstep.steps.step import Target
@@ -109,9 +109,7 @@ def start_many(
         if theirs is not None:
             done |= _insert(theirs, workflow, some, common | {"lent": True}, terms)
             continue
-        is_one_statement = not any(case.first.blobs for case in some)
-        with db.connect() if is_one_statement else db.transaction() as own:
-            done |= _insert(lent(own), workflow, some, common | {"patience": str(LOCK_TIMEOUT_MS)}, terms)
+        done |= _insert_by_itself(db, workflow, some, common | {"patience": str(LOCK_TIMEOUT_MS)}, terms)
     return [done[case.run] for case in planned]
 
 
@@ -157,6 +155,27 @@ def _first(workflow: Workflow, terms: Terms) -> Target:
     return first if terms.queue is None else replace(first, queue=terms.queue)
 
 
+def _insert_by_itself(
+    db: Database, workflow: Workflow, cases: Sequence[_Planned], common: dict[str, Any], terms: Terms
+) -> dict[UUID, Birth]:
+    """In a transaction of its own: one statement, unless there are large values.
+
+    A connection that has ended since it was last used isn't tried before, which would cost a round trip: the statement
+    is repeated on one that is. If it was carried out after all, it knows its own cases by their runs.
+    """
+    if any(case.first.blobs for case in cases):
+        with db.transaction() as own:
+            return _insert(lent(own), workflow, cases, common, terms)
+    try:
+        with db.connect(untried=True) as own:
+            return _insert(lent(own), workflow, cases, common, terms)
+    except DatabaseUnavailable as error:
+        if not error.lost:
+            raise
+    with db.connect() as own:
+        return _insert(lent(own), workflow, cases, common, terms)
+
+
 def _insert(
     connection: Lent, workflow: Workflow, cases: Sequence[_Planned], common: dict[str, Any], terms: Terms
 ) -> dict[UUID, Birth]:
@@ -181,6 +200,7 @@ def _insert(
             keep(connection.rows, case.id, case.first.blobs)
     taken = [case for case in cases if case.run not in new]
     there = {row.id: row for row in connection.rows(births.INPUTS_OF, {"ids": [c.id for c in taken]})} if taken else {}
+    new |= {row.run for row in there.values()} & {case.run for case in taken}  # its reply was lost, and it is repeated
     return {
         case.run: _born(workflow, case, terms) if case.run in new else _found(workflow, case, there.get(case.id), terms)
         for case in cases

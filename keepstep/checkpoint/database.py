@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-import select
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import psycopg2
@@ -34,9 +34,8 @@ class Database:
     """Runs statements: each alone in autocommit, or several in one transaction.
 
     pool_size: connections kept and, at the most, open. A connection is held for the length of one statement or
-    transaction only, never while a step runs. ping: try a connection before use if the server has said something on
-    it meanwhile, such as that it ends, so that a restart between two calls goes unnoticed; the engine, which tries
-    again by itself, goes without.
+    transaction only, never while a step runs. ping: try each connection before use, so that a restart of the server
+    between two calls goes unnoticed; it costs a round trip, and whoever tries again by itself goes without.
     prepare: run the hot statements as prepared ones. lease: seconds for which a transaction may do nothing; then
     PostgreSQL ends it, so that whoever is frozen in the middle of one, or has vanished, keeps its locks from nobody.
     """
@@ -99,7 +98,7 @@ class Database:
         )
         sa.event.listen(engine, "handle_error", _without_values)
         if self._ping:
-            sa.event.listen(engine, "checkout", _ping_if_told)
+            sa.event.listen(engine, "checkout", _ping)
         return engine
 
     def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
@@ -169,9 +168,9 @@ class Database:
             raise self._wrapped(error, gone=gone) from error
 
     @contextmanager
-    def connect(self) -> Iterator[sa.Connection]:
-        """A connection in autocommit. DatabaseUnavailable for whatever may pass by itself."""
-        with self._translated() as connection:
+    def connect(self, *, untried: bool = False) -> Iterator[sa.Connection]:
+        """A connection in autocommit. DatabaseUnavailable for whatever may pass by itself. untried: without a ping."""
+        with self._translated(untried=untried) as connection:
             yield connection
 
     @contextmanager
@@ -206,9 +205,9 @@ class Database:
                     transaction.rollback()
 
     @contextmanager
-    def _translated(self) -> Iterator[sa.Connection]:
+    def _translated(self, *, untried: bool = False) -> Iterator[sa.Connection]:
         try:
-            with self.engine.connect() as connection:
+            with self._checked_out(untried) as connection:
                 try:
                     yield connection
                 except DBAPIError as error:
@@ -219,6 +218,13 @@ class Database:
             raise self._unavailable(self._wrapped(error, gone=True)) from error
         except (PoolTimeout, DBAPIError) as error:
             raise self._unavailable(error) from error
+
+    def _checked_out(self, untried: bool) -> sa.Connection:
+        before = _untried.set(untried)
+        try:
+            return self.engine.connect()
+        finally:
+            _untried.reset(before)
 
     def _wrapped(self, error: psycopg2.Error, *, gone: bool) -> Any:
         """The driver's error as SQLAlchemy gives it. gone: its connection is of no more use."""
@@ -243,11 +249,13 @@ class Database:
             self._engine = None
 
 
-def _ping_if_told(connection: Any, _record: Any, _proxy: Any) -> None:
-    """Refuse a connection that has ended, for the pool to open another one. One that nothing came on is fine."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    if not poll.poll(0):
+_untried: ContextVar[bool] = ContextVar("keepstep_untried", default=False)
+"""Whether the connection that is checked out just now isn't to be tried before."""
+
+
+def _ping(connection: Any, _record: Any, _proxy: Any) -> None:
+    """Refuse a connection that has ended, for the pool to open another one."""
+    if _untried.get():
         return
     try:
         connection.cursor().execute("select 1")

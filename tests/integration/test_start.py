@@ -201,3 +201,13 @@ def test_a_database_that_is_down_is_one_clear_error() -> None:
         lost.start("ten", "A", {})
     assert "127.0.0.1:1" in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+def test_a_start_that_is_repeated_because_its_reply_was_lost_is_new(db: Database, client: Client) -> None:
+    [planned] = [births._plan(flows.ten, "A", {"seconds": 1}, 10**6)]
+    common = births._common(flows.ten, births.DEFAULT_TERMS) | {"patience": "1000"}
+    first, again = (births._insert_by_itself(db, flows.ten, [planned], common, births.DEFAULT_TERMS) for _ in range(2))
+    assert first == again
+    assert again[planned.run].new
+    assert again[planned.run].ring is not None
+    assert not client.start("ten", "A", {"seconds": 1}).new, "somebody else's start is another matter"

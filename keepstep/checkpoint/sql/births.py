@@ -51,9 +51,10 @@ with asked as materialized (
 select run from c
 """)
 
-# What the cases that have the thread ids were started with, and whether they have ended.
+# What the cases that have the thread ids were started with, in which run, and whether they have ended.
 INPUTS_OF = text("""
-select id, input::text as input, status is not null as ended from keepstep.cases where id = any(cast(:ids as uuid[]))
+select id, run, input::text as input, status is not null as ended from keepstep.cases
+ where id = any(cast(:ids as uuid[]))
 """)
 
 # What one case was started with.
