@@ -13,6 +13,7 @@
 | `newer.py` | the same, and what a case is told meanwhile: left to the code that can judge it |
 | `join.py` | children that end at once, a list that is worked off by a cursor, failures and rewinds |
 | `looks.py` | who looks at the parent when many children end at once |
+| `values.py` | values that are stored apart, and checkpoints that are folded while others name them |
 
 Each model has a table `RULES`: the name of a rule of the protocol, and what goes wrong without it. The tests take each
 rule away and want to see exactly that: so no rule stays in the table that nothing needs, and no model stays that has

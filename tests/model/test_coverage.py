@@ -25,6 +25,7 @@ from tests.model import (
     steering,
     step,
     step_sweep,
+    values,
 )
 from tests.model.crashes import Crashes
 from tests.model.deadline import Deadline
@@ -37,6 +38,7 @@ from tests.model.search import Real, explore
 from tests.model.signals import Signals
 from tests.model.steering import Steering
 from tests.model.step import Step
+from tests.model.values import Values
 
 MODELS: dict[ModuleType, tuple[Any, ...]] = {
     step: (Step(), Step(timer=True)),
@@ -49,6 +51,7 @@ MODELS: dict[ModuleType, tuple[Any, ...]] = {
     crashes: tuple(Crashes(kind) for kind in crashes.RULES),
     newer: (Newer("signal"), Newer("results")),
     deploy: (Deploy(), Deploy(removed=True), Deploy(tightened=True), Deploy(replaced=True)),
+    values: (Values(faults=1),),
 }
 """Every model, with bounds that are small, but let each action happen."""
 
