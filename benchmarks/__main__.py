@@ -237,12 +237,12 @@ def _lengths_row(it: lengths.Growth) -> Sequence[object]:
 
 
 def _pruning() -> Sheet:
-    columns = ["pool", "steps/s without", "steps/s beside it", "cases pruned a second"]
+    columns = ["pool", "steps/s without", "steps/s beside it", "slower by %", "cases pruned a second"]
     return Sheet(title=f"Beside {pruning.ENDED:,} ended cases that leave", columns=columns)
 
 
 def _pruning_row(it: pruning.Pruning) -> Sequence[object]:
-    return str(it.crew), it.without, it.beside, it.pruned_per_s
+    return str(it.crew), it.without, it.beside, it.slower, it.pruned_per_s
 
 
 def _backlog() -> Sheet:

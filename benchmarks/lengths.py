@@ -18,11 +18,13 @@ from pydantic import BaseModel
 
 from benchmarks.rig import Rig, rig
 from benchmarks.shape import Shape
-from keepstep import Call, Workflow, goto
+from keepstep import Call, Log, Workflow, goto
 from keepstep.checkpoint import births, claims, commits
+from keepstep.checkpoint.blobs import fetching
 from keepstep.checkpoint.claims import Claim, Claimant, Delivery
 from keepstep.checkpoint.database import Database
-from keepstep.steps import state as states
+from keepstep.checkpoint.parked import LARGE
+from keepstep.steps import upcasts
 from keepstep.steps.decide import Returned, View, decide
 
 MOST = 64 * 2**20
@@ -30,13 +32,18 @@ TABLES = ("checkpoints", "heads", "cases", "blobs")
 
 
 class Grown(BaseModel):
-    """ballast: what the state is large by. log: one number a step. messages: one of a KiB a step. at, note: scalars."""
+    """ballast: what the state is large by. at, note: scalars. numbers, messages: lists that gain one item a step, a
+    number or a message of a KiB; logged_numbers, logged_messages: the same as logs. document: a large value.
+    """
 
     at: int = 0
     note: str = ""
     ballast: list[str] = []
-    log: list[int] = []
+    numbers: list[int] = []
     messages: list[str] = []
+    logged_numbers: Log[int] = Log()
+    logged_messages: Log[str] = Log()
+    document: str = ""
 
 
 flow = Workflow("lengths", state=Grown)
@@ -54,7 +61,7 @@ def scalars(_state: Grown, number: int) -> dict[str, Any]:
 
 def appends(state: Grown, number: int) -> dict[str, Any]:
     """A list gains a number."""
-    return {"log": [*state.log, number]}
+    return {"numbers": [*state.numbers, number]}
 
 
 def messages(state: Grown, number: int) -> dict[str, Any]:
@@ -62,13 +69,40 @@ def messages(state: Grown, number: int) -> dict[str, Any]:
     return {"messages": [*state.messages, words(1024, number)]}
 
 
+def log_appends(state: Grown, number: int) -> dict[str, Any]:
+    """A log gains a number."""
+    state.logged_numbers.append(number)
+    return {}
+
+
+def log_messages(state: Grown, number: int) -> dict[str, Any]:
+    """A log gains a message of 1 KiB, and nothing of it is read."""
+    state.logged_messages.append(words(1024, number))
+    return {}
+
+
+def log_window(state: Grown, number: int) -> dict[str, Any]:
+    """The same, and the last twenty are read before."""
+    assert len(state.logged_messages[-20:]) == min(number, 20)
+    return log_messages(state, number)
+
+
+def document(_state: Grown, number: int) -> dict[str, Any]:
+    """There is a value of 100 KiB, and a scalar changes."""
+    return {"at": number} if number else {"document": words(100 * 1024, number)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """A measurement: cases of so many steps, with so many KiB of state, each step changing it so."""
+    """A measurement: cases of so many steps, with so many KiB of state, each step changing it so.
+
+    large: bytes from which on a value is stored apart.
+    """
 
     steps: int
     kib: int
     change: Callable[[Grown, int], dict[str, Any]] = field(repr=False)
+    large: int = LARGE
 
     @property
     def cases(self) -> int:
@@ -76,12 +110,16 @@ class Length:
         return max(1, 2000 // self.steps) if self.kib < 50 else max(1, 400 // self.steps)
 
     def __str__(self) -> str:
-        return f"{self.steps:,} steps, {self.kib} KiB, {self.change.__name__}"
+        inline = ", nothing apart" if self.large > LARGE else ""
+        return f"{self.steps:,} steps, {self.kib} KiB, {self.change.__name__}{inline}"
 
 
 LENGTHS = (
     *(Length(steps=n, kib=kib, change=c) for c in (scalars, appends) for kib in (1, 50) for n in (40, 400, 2000)),
+    *(Length(steps=n, kib=50, change=log_appends) for n in (40, 400, 2000)),
     *(Length(steps=n, kib=1, change=messages) for n in (40, 400, 1000)),
+    *(Length(steps=n, kib=1, change=c) for c in (log_messages, log_window) for n in (40, 400, 1000, 10_000)),
+    *(Length(steps=400, kib=1, change=document, large=large) for large in (LARGE, MOST)),
 )
 
 
@@ -164,7 +202,7 @@ class Case:
     def load(self) -> float:
         """Seconds to claim and to load; it is given back by hand."""
         began = time.perf_counter()
-        states.load(Grown, self.claim().state or {})
+        upcasts.load(flow, self.claim().state or {}, 1, None, fetching(self._db.all, self._id))
         took = time.perf_counter() - began
         self._db.run(sa.text("update keepstep.heads set status = 'queued', lease = null"), {})
         return took
@@ -172,14 +210,15 @@ class Case:
     def step(self, number: int) -> None:
         """As a worker does: claim, load, decide, weigh, commit."""
         claimed = self.claim()
-        before = claimed.state or {}
-        copy = states.load(Grown, before)
+        fetch = fetching(self._db.all, self._id)
+        before, copy, text = upcasts.load(flow, claimed.state or {}, claimed.schema_version, claimed.text, fetch)
         assert isinstance(copy, Grown)
         found = flow.find("step")
         assert found is not None
         value = goto("step", **self._length.change(copy, number))
-        decision = decide(View(workflow=flow, step=found, before=before), Returned(value=value, copy=copy))
-        stored = commits.weigh(claimed, decision, max_state_bytes=MOST)
+        view = View(workflow=flow, step=found, before=before, before_text=text, fetch=fetch)
+        decision = decide(view, Returned(value=value, copy=copy))
+        stored = commits.weigh(claimed, decision, max_state_bytes=MOST, large=self._length.large)
         assert commits.commit(self._db, claimed, decision, stored, version=1, took=0.0) is not None
         self._seq += 1
 
