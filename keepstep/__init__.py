@@ -33,6 +33,7 @@ from keepstep.steps.errors import (
     UnknownWorkflow,
     WaitTimeout,
 )
+from keepstep.steps.log import Log
 from keepstep.steps.outcome import Outcome, StepResult, fail, finish, goto, sleep, sleep_until
 from keepstep.steps.results import BranchError, BranchResult
 from keepstep.steps.retry import Retry
@@ -78,6 +79,7 @@ __all__ = [
     "IllegalMove",
     "KeepstepError",
     "LeaseLost",
+    "Log",
     "MovedOn",
     "NotDone",
     "Outcome",

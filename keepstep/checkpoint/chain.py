@@ -10,7 +10,8 @@ from keepstep.checkpoint import codec
 from keepstep.checkpoint.delta import DELTA_OVERHEAD, apply, diff
 from keepstep.checkpoint.parked import LARGE, park
 from keepstep.steps.errors import CheckpointDamaged, StateTooLarge
-from keepstep.steps.state import JSON, pointer
+from keepstep.steps.flaws import pointer
+from keepstep.steps.state import JSON
 
 LIGHT = 16 * 1024
 """Bytes that a chain may always weigh: reading twenty small deltas costs less than a snapshot at each second step."""

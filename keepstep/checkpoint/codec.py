@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from keepstep.steps import json_text
@@ -20,4 +19,4 @@ def encode_or_none(value: Any) -> str | None:
 
 def decode(text: str) -> Any:
     """The value of stored JSON text."""
-    return json.loads(text)
+    return json_text.read(text)

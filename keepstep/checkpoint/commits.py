@@ -11,12 +11,14 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.blobs import keep
+from keepstep.checkpoint.blobs import Keeping, keep
 from keepstep.checkpoint.chain import Link, link
 from keepstep.checkpoint.claims import Claim
 from keepstep.checkpoint.database import Database, Row
-from keepstep.checkpoint.delta import diff
 from keepstep.checkpoint.fans import LOOK_SECONDS, fan_columns, refuse_large
+from keepstep.checkpoint.late import cost_of
+from keepstep.checkpoint.late import record_late as record_late
+from keepstep.checkpoint.logs import refuse_large_items
 from keepstep.checkpoint.parked import LARGE
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.checkpoint.sql import batch, branches, hot
@@ -24,9 +26,6 @@ from keepstep.checkpoint.targets import as_json
 from keepstep.steps.decide import Decision
 from keepstep.steps.step import Target
 from keepstep.steps.waits import Wait
-
-LATE_BYTES = 256 * 1024
-"""The largest change of a late result that is kept."""
 
 _OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": "failed", "doubt": "in_doubt"}
 
@@ -50,7 +49,8 @@ def weigh(
         return None
     if decision.fan is not None:
         refuse_large(decision.fan, max_state_bytes)
-    return link(
+    refuse_large_items(decision.blobs, max_state_bytes)
+    stored = link(
         claim.state,
         decision.state,
         claim.weight,
@@ -60,12 +60,13 @@ def weigh(
         shrinks=decision.shrinks,
         large=large,
     )
+    return replace(stored, blobs={**stored.blobs, **decision.blobs}) if decision.blobs else stored
 
 
 class Runs(Protocol):
     """What runs a statement: the database, or a transaction that the step's own statements are in."""
 
-    def one(self, statement: sa.Executable, params: Mapping[str, Any]) -> Row | None:
+    def one(self, statement: sa.TextClause, params: Mapping[str, Any]) -> Row | None:
         """Run it; its first row."""
 
 
@@ -93,7 +94,10 @@ def commit(
             return None
         return Committed()
     params = fence | _checkpoint(claim, decision, stored, version, took)
-    keep(db.one, claim.delivery.case, stored.blobs, claim.parked)
+    if isinstance(db, Database):
+        db = Keeping(db, [(claim.delivery.case, stored.blobs, claim.parked)])
+    else:  # in a transaction as it is
+        keep(db.one, claim.delivery.case, stored.blobs, claim.parked)
     if onward is not None and decision.move == "advance":
         return _commit_and_claim(db, claim, decision, stored, version, onward, params)
     if decision.move == "complete":
@@ -137,9 +141,8 @@ def commit_many(db: Database, kept: Sequence[Kept]) -> dict[UUID, Committed]:
         for k in kept
     ]
     params = {name: [row[name] for row in rows] for name in batch.TYPES}
-    for k in kept:
-        keep(db.one, k.claim.delivery.case, k.stored.blobs, k.claim.parked)
-    found = {row.id: row for row in db.all(batch.COMMIT_MANY, params)}
+    keeping = Keeping(db, ((k.claim.delivery.case, k.stored.blobs, k.claim.parked) for k in kept))
+    found = {row.id: row for row in keeping.all(batch.COMMIT_MANY, params)}
     done = {k.claim.delivery.case: _one_of_many(db, k, found.get(k.claim.delivery.case)) for k in kept}
     return {case: committed for case, committed in done.items() if committed is not None}
 
@@ -206,27 +209,6 @@ def _committed(claim: Claim, decision: Decision, row: Row) -> Committed:
     return Committed(ring=None if row.paused else _ring(claim, decision, row))
 
 
-def record_late(db: Database, claim: Claim, decision: Decision) -> None:
-    """Keep what a result changed that came after its lease was lost: an operator may need the receipt in it."""
-    error = {"move": decision.move, "target": decision.target and decision.target.step, **decision.error}
-    if claim.state is not None and decision.state is not None:
-        change = diff(claim.state, decision.state)
-        error["change"] = change if len(codec.encode(change)) <= LATE_BYTES else "too large to be kept"
-    db.run(
-        hot.RECORD_LATE,
-        {
-            "id": claim.delivery.case,
-            "seq": claim.delivery.seq,
-            "ran": claim.step,
-            "attempt": claim.attempt,
-            "lease": claim.lease,
-            "owner": claim.claimant.owner,
-            "error": codec.encode(error),
-            "cost": _cost(decision),
-        },
-    )
-
-
 def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, took: float) -> dict[str, Any]:
     return {
         "kind": decision.kind or ("step" if claim.doubt is None else "verify"),
@@ -240,13 +222,9 @@ def _checkpoint(claim: Claim, decision: Decision, stored: Link, version: int, to
         "payload": stored.payload,
         "weight": stored.weight,
         "key_read": decision.key_read,
-        "cost": _cost(decision),
+        "cost": cost_of(decision),
         "took": took,
     }
-
-
-def _cost(decision: Decision) -> str | None:
-    return codec.encode(dict(decision.cost)) if decision.cost else None
 
 
 def _target(target: Target | None, delay: float | None, until: datetime | None) -> dict[str, Any]:
@@ -287,7 +265,7 @@ def _set_aside(claim: Claim, decision: Decision) -> dict[str, Any]:
         "delay": decision.delay,
         "error": codec.encode(decision.error),
         "doubt": decision.doubt,
-        "cost": _cost(decision),
+        "cost": cost_of(decision),
         "outcome": "not_done" if decision.doubt == "clear" else _OUTCOMES[decision.move],
         "owner": claim.claimant.owner,
     }

@@ -13,7 +13,8 @@ from keepstep.checkpoint.finding import Finding, Verdict, of_a_target, refused, 
 from keepstep.checkpoint.inflight import Stored
 from keepstep.checkpoint.payloads import misfit
 from keepstep.steps import state as states
-from keepstep.steps.errors import BadState, UpcastFailed
+from keepstep.steps.errors import BadState, LogDamaged, UpcastFailed
+from keepstep.steps.log import loading
 from keepstep.steps.secret import Cover
 from keepstep.steps.state import JSON
 from keepstep.steps.upcasts import load
@@ -60,9 +61,14 @@ def _findings(
 def _of_the_state(workflow: Workflow, case: Stored, stored: JSON) -> Iterator[Finding]:
     try:
         for step in _next_steps(case):
-            before, model, _ = load(workflow, stored, case.version, step=step)
-            again = workflow.upcasts.state(stored, case.version, step)
-        kept = states.dump(model)
+            before, model, _ = load(workflow, stored, case.version, step=step, fetch=case.fetch)
+            with loading(case.fetch):
+                again = workflow.upcasts.state(stored, case.version, step)
+        kept = states.store(model, case.fetch).state
+        states.read_logs(model)
+    except LogDamaged as error:
+        yield Finding(verdict=Verdict.HELD, why="its checkpoints are damaged", detail=str(error))
+        return
     except BadState as error:
         why = f"its state can't be loaded (version {case.version} to {workflow.schema_version})"
         yield Finding(verdict=Verdict.HELD, why=why, detail=str(error), path=error.path)
@@ -130,7 +136,7 @@ def _of_a_wait(workflow: Workflow, case: Stored, stored: JSON, wait: Mapping[str
     if field is None:
         return
     for payload in _payloads(wait):
-        reason = refused(workflow, case.version, stored, field, payload)
+        reason = refused(workflow, case.version, stored, field, payload, case.fetch)
         if reason is not None:
             why = f"what its wait for {name} asks for doesn't fit {workflow.state.__name__}{states.pointer(field)}"
             # a validator of the user's own may refuse our small example, and take what people say

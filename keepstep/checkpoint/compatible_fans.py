@@ -91,7 +91,7 @@ def _ended(workflow: Workflow, case: Stored, stored: JSON, fan: StoredFan, field
         yield Finding(verdict=Verdict.HELD, why=why, detail=str(error), path=error.path)
         return
     value = together(fan.shape, fan.on_error, gathered, None)
-    reason = refused(workflow, version, stored, field, value)
+    reason = refused(workflow, version, stored, field, value, case.fetch)
     if reason is not None:
         verdict = Verdict.HELD if would_refuse(reason) else Verdict.WARNED
         yield Finding(verdict=verdict, why=why, detail=reason, path=states.pointer(field))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import psycopg2
 import psycopg2.extras
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from keepstep.checkpoint.database_errors import may_pass as may_pass
+from keepstep.checkpoint.database_errors import sqlstate, told, without_values
 from keepstep.checkpoint.prepared import LOST, PLANS, Plan
 from keepstep.checkpoint.sql import hot
 from keepstep.config.settings import without_password
@@ -96,7 +98,7 @@ class Database:
                 "tcp_user_timeout": 15000,
             },
         )
-        sa.event.listen(engine, "handle_error", _without_values)
+        sa.event.listen(engine, "handle_error", without_values)
         if self._ping:
             sa.event.listen(engine, "checkout", _ping)
         return engine
@@ -109,7 +111,20 @@ class Database:
         with self.connect() as connection:
             return connection.execute(statement, params).first()
 
-    def _rows(self, plan: Plan, statement: sa.Executable, params: Mapping[str, Any]) -> list[Row]:
+    def together(self, first: sa.TextClause, statement: sa.TextClause, params: Mapping[str, Any]) -> list[Row]:
+        """Run two statements in one message, and so in one transaction; the rows of the second.
+
+        params: of both, which share no name that means two things.
+        """
+        plans = self._plans.get(first), self._plans.get(statement)
+        both = _both(first, statement)
+        if plans[0] is not None and plans[1] is not None:
+            return self._rows(plans[1], both, params, plans[0])
+        return self.all(both, params)
+
+    def _rows(
+        self, plan: Plan, statement: sa.Executable, params: Mapping[str, Any], first: Plan | None = None
+    ) -> list[Row]:
         """All rows of a prepared statement; by the ordinary way, from now on, if there is a pooler in between."""
         try:
             connection = self.engine.raw_connection()
@@ -118,9 +133,9 @@ class Database:
         except (PoolTimeout, DBAPIError) as error:
             raise self._unavailable(error) from error
         try:
-            rows: list[Row] = plan.rows(connection, params)
+            rows: list[Row] = plan.rows(connection, params, first)
         except psycopg2.Error as error:
-            error.args = (_told(error),)
+            error.args = (told(error),)
             gone = self.engine.dialect.is_disconnect(error, connection.driver_connection, None)
             connection.invalidate(error)
             if error.pgcode in LOST:
@@ -159,7 +174,7 @@ class Database:
         try:
             return plan.rows(driver, params)
         except psycopg2.Error as error:
-            error.args = (_told(error),)
+            error.args = (told(error),)
             lost = error.pgcode in LOST
             if lost:
                 log.warning("prepared statements don't last on this connection, going without: %s", error)
@@ -240,7 +255,7 @@ class Database:
             return error  # type: ignore[no-any-return]
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
         message = f"PostgreSQL at {where} can't be reached, or can't work now: {reason}"
-        return DatabaseUnavailable(message, lost=error.connection_invalidated or not _sqlstate(error))
+        return DatabaseUnavailable(message, lost=error.connection_invalidated or not sqlstate(error))
 
     def dispose(self) -> None:
         """Close the connections of this process."""
@@ -263,35 +278,6 @@ def _ping(connection: Any, _record: Any, _proxy: Any) -> None:
         raise DisconnectionError(str(error)) from error
 
 
-def _without_values(context: sa.engine.ExceptionContext) -> None:
-    """Take what PostgreSQL quotes of a refused row out of an error: it goes to the log, and may hold a secret."""
-    if isinstance(context.original_exception, psycopg2.Error) and context.sqlalchemy_exception is not None:
-        before = str(context.original_exception)
-        context.original_exception.args = (_told(context.original_exception),)
-        said = context.sqlalchemy_exception.args[0].replace(before, str(context.original_exception))
-        context.sqlalchemy_exception.args = (said,)
-
-
-def _told(error: psycopg2.Error) -> str:
-    return re.sub(r"(?m)^(DETAIL: +Failing row contains).*", r"\1 (not shown)", str(error), flags=re.DOTALL)
-
-
-_PASSING_CLASSES = {"08", "40", "53", "57", "58"}
-"""Connection exceptions, transaction rollbacks, insufficient resources, operator intervention, system errors."""
-_PASSING = {"25006", "25P03", "55P03"}
-"""A server that is (still) a read-only standby; an idle transaction ended; a lock that was not to be had."""
-
-
-def may_pass(error: DBAPIError) -> bool:
-    """Whether the surroundings, not the statement, were at fault: worth trying again."""
-    if error.connection_invalidated or isinstance(error, InterfaceError):
-        return True
-    code = _sqlstate(error)
-    if code is None:
-        return isinstance(error, OperationalError)
-    return code[:2] in _PASSING_CLASSES or code in _PASSING
-
-
-def _sqlstate(error: DBAPIError) -> str | None:
-    """What PostgreSQL said; None if nothing was heard of it."""
-    return getattr(error.orig, "pgcode", None)
+@lru_cache(maxsize=64)
+def _both(first: sa.TextClause, statement: sa.TextClause) -> sa.TextClause:
+    return sa.text(f"{first.text};\n{statement.text}")

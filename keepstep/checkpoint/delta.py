@@ -14,12 +14,15 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_json
 
 from keepstep.steps.errors import CheckpointDamaged
-from keepstep.steps.state import pointer
+from keepstep.steps.flaws import pointer
 
 Operation = dict[str, Any]
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _PATH = re.compile(r"(/([^~/]|~[01])*)*")
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Of what is equal and of one of these types, the JSON is the same; of floats it is not: 0.0 and -0.0."""
 
 DELTA_OVERHEAD = 800
 """Bytes that a delta weighs besides its own: applying many small ones is what makes loading slow."""
@@ -145,6 +148,8 @@ def _same(a: Any, b: Any) -> bool:
         return bool(a == b)
     if a != b:
         return False
+    if type(a) is list and _PLAIN.issuperset(kinds := [type(item) for item in a]):
+        return kinds == [type(item) for item in b]
     try:
         if to_json(a) == to_json(b):
             return True

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from keepstep.checkpoint import codec
 from keepstep.steps.errors import BadFilter
 from keepstep.steps.keys import case_id, why_unstorable
 from keepstep.steps.moves import LIVE
@@ -109,3 +110,15 @@ def check_limit(limit: int) -> int:
     if type(limit) is not int or not 0 <= limit <= MOST:
         raise BadFilter(f"limit must be a whole number, not negative, and not {limit!r}")
     return limit
+
+
+def containing(text: str) -> str:
+    """The LIKE pattern for stored JSON that has the text in it."""
+    return f"%{literal(codec.encode(text)[1:-1])}%"
+
+
+def literal(text: str) -> str:
+    """The LIKE pattern for exactly this text."""
+    for special in ("\\", "%", "_"):
+        text = text.replace(special, "\\" + special)
+    return text

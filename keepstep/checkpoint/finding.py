@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from keepstep.steps.chunks import Fetch
 from keepstep.steps.field import why_not
 from keepstep.steps.state import JSON
 from keepstep.steps.upcasts import why_no_payload
@@ -39,10 +40,10 @@ def of_a_target(workflow: Workflow, name: str, there: str) -> Iterator[Finding]:
         yield Finding(verdict=Verdict.HELD, why=why, detail=known)
 
 
-def refused(workflow: Workflow, version: int, stored: JSON, field: str, payload: Any) -> str | None:
-    """Why a state of this version can't have the payload in the field; None if it can."""
+def refused(workflow: Workflow, version: int, stored: JSON, field: str, payload: Any, fetch: Fetch) -> str | None:
+    """Why a state of this version can't have the payload in the field; None if it can. fetch: reads its logs."""
     if version < workflow.schema_version:
-        return why_no_payload(workflow, stored, version, field, payload)
+        return why_no_payload(workflow, stored, version, field, payload, fetch)
     if workflow.state.model_config.get("extra") == "allow" and field not in workflow.state.model_fields:
         return None
     return why_not(workflow.state, field, payload)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -24,6 +25,7 @@ from keepstep.checkpoint.sizes import too_large
 from keepstep.checkpoint.sql import branches as sql
 from keepstep.checkpoint.sql import reads
 from keepstep.steps import state as states
+from keepstep.steps.chunks import MARK, expanded, is_stored
 from keepstep.steps.errors import BadState
 from keepstep.steps.results import collected
 
@@ -76,9 +78,12 @@ def taken(connection: sa.Connection, head: Row, fan: Row, code: Payloads, max_by
             stored = link({}, state, 0, max_bytes=NO_LIMIT if max_bytes is None else max_bytes, snapshot=True)
             return Taken(stored=stored, version=present)
     results = together(fan.shape, fan.on_error, outcomes, code if present == head.schema_version else None)
-    reason = code.fits(
-        head.workflow, field, results, head.schema_version, lambda: _state(connection, head)
-    ) or too_large(connection, head.id, head.seq, field, results, max_bytes)
+    if is_stored(results):
+        raise BadState(f"{MARK!r} is keepstep's own", path=states.pointer(field))
+    at_head = partial(_state, connection, head), fetching(connection.execute, head.id)
+    reason = code.fits(head.workflow, field, results, head.schema_version, *at_head) or too_large(
+        connection, head.id, head.seq, field, results, max_bytes
+    )
     if reason is not None:
         raise BadState(f"{reason}{_versions(head, outcomes, present)}", path=states.pointer(field))
     operations = [{"op": "add", "path": states.pointer(field), "value": results}]
@@ -110,9 +115,10 @@ def outcome(row: Row, kinds: Sequence[dict[str, Any]], shape: str, rows: Rows) -
 
 
 def _result(row: Row, rows: Rows, *, whole: bool) -> Any:
-    links = resolve(row.chain, fetching(rows, row.id))
+    fetch = fetching(rows, row.id)
+    links = resolve(row.chain, fetch)
     state = assemble(links, links[-1][0])
-    return state if whole else state.get("result")
+    return expanded(state, fetch) if whole else state.get("result")
 
 
 def together(shape: str, on_error: str, outcomes: Iterable[Outcome], code: Payloads | None) -> Any:
@@ -135,7 +141,8 @@ def together(shape: str, on_error: str, outcomes: Iterable[Outcome], code: Paylo
 def _with(connection: sa.Connection, head: Row, code: Payloads, field: str, results: Any) -> states.JSON:
     """The whole state as this code has it, with the results."""
     stored = _state(connection, head)
-    return dict(code.with_field(head.workflow, head.step, stored, head.schema_version, field, results))
+    fetch = fetching(connection.execute, head.id)
+    return dict(code.with_field(head.workflow, head.step, stored, head.schema_version, field, results, fetch))
 
 
 def _state(connection: sa.Connection, head: Row) -> states.JSON:

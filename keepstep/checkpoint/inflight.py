@@ -11,10 +11,11 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.blobs import Rows, state_of
+from keepstep.checkpoint.blobs import Rows, fetching, state_of
 from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.gathered import Outcome, outcome
 from keepstep.checkpoint.sql import inflight as sql
+from keepstep.steps.chunks import Fetch, nothing
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import JSON
 
@@ -45,7 +46,7 @@ class Stored:
     """A live case. state: None if `damage` says why it can't be put together. version: of the state.
 
     waits: the open ones, with name, into, schema, then, on_timeout, default. signals: kept ones of older code, with
-    name, version, payload. secrets: where the code that started it has secret fields.
+    name, version, payload. secrets: where the code that started it has secret fields. fetch: reads the state's logs.
     """
 
     workflow: str
@@ -62,6 +63,7 @@ class Stored:
     waits: Sequence[Mapping[str, Any]]
     signals: Sequence[Mapping[str, Any]]
     secrets: tuple[str, ...] = ()
+    fetch: Fetch = nothing
     fan: StoredFan | None = None
 
 
@@ -124,6 +126,7 @@ def _stored(read: Rows, row: Row) -> Stored:
         signals=codec.decode(row.signals) if row.signals else (),
         secrets=tuple(row.secrets or ()),
         fan=_fan(read, row.id, codec.decode(row.fan)) if row.fan else None,
+        fetch=fetching(read, row.id),
     )
 
 

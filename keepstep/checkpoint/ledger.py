@@ -10,9 +10,9 @@ from uuid import UUID
 
 from keepstep.checkpoint import codec
 from keepstep.checkpoint.claims import Claim
-from keepstep.checkpoint.commits import LATE_BYTES
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.filters import MOST
+from keepstep.checkpoint.late import LATE_BYTES
 from keepstep.checkpoint.reads import Case
 from keepstep.checkpoint.sql import calls as sql
 from keepstep.steps.call import Begun, Cost

@@ -7,19 +7,17 @@ large the innermost go, so no stored value has another one in it. What is small 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from keepstep.checkpoint import codec
+from keepstep.steps.chunks import Fetch
 from keepstep.steps.errors import CheckpointDamaged
 
 MARK = "$blob"
 QUOTED = f'"{MARK}"'
 LARGE = 64 * 1024
 """Bytes of JSON from which on a value is stored apart, unless the settings say otherwise."""
-
-Fetch = Callable[[Collection[str]], Mapping[str, str]]
-"""Digests -> the stored values' JSON, of those that are there."""
 
 
 def park(payload: str, value: Any, large: int = LARGE) -> tuple[str, dict[str, str]]:

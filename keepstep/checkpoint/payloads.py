@@ -15,9 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from referencing.exceptions import Unresolvable
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.blobs import state_of
+from keepstep.checkpoint.blobs import fetching, state_of
 from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.sql import reads
+from keepstep.steps.chunks import MARK, Fetch, is_stored
 from keepstep.steps.errors import UpcastFailed
 
 
@@ -28,11 +29,17 @@ class Payloads(Protocol):
         """The workflow's schema version; None if it isn't loaded."""
 
     def fits(
-        self, workflow: str, field: str | None, payload: Any, version: int, state: Callable[[], Mapping[str, Any]]
+        self,
+        workflow: str,
+        field: str | None,
+        payload: Any,
+        version: int,
+        state: Callable[[], Mapping[str, Any]],
+        fetch: Fetch,
     ) -> str | None:
         """Why the payload can't be that field of a state of this version; None if it can, or if nobody can tell here.
 
-        state: reads the case's state; asked for only if the version is an older one.
+        state: reads the case's state; asked for only if the version is an older one. fetch: reads that state's logs.
         """
 
     def upcast_payload(self, workflow: str, signal: str, payload: Any, version: int, to: int) -> Any:
@@ -42,11 +49,11 @@ class Payloads(Protocol):
         """What a branch of this step, or a child, came to, as the loaded code has it. Raises UpcastFailed."""
 
     def with_field(
-        self, workflow: str, step: str, state: Mapping[str, Any], version: int, field: str, value: Any
+        self, workflow: str, step: str, state: Mapping[str, Any], version: int, field: str, value: Any, fetch: Fetch
     ) -> Mapping[str, Any]:
         """The state of a case at this step, as the loaded code has it, with this value in the field.
 
-        Raises BadState if it can't be loaded.
+        fetch: reads the state's logs. Raises BadState if it can't be loaded.
         """
 
 
@@ -66,7 +73,7 @@ class Unchecked:
         return result
 
     def with_field(
-        self, _workflow: str, _step: str, state: Mapping[str, Any], _version: int, field: str, value: Any
+        self, _workflow: str, _step: str, state: Mapping[str, Any], _version: int, field: str, value: Any, _fetch: Fetch
     ) -> Mapping[str, Any]:
         return {**state, field: value}
 
@@ -92,8 +99,11 @@ def fitted(
             payload = code.upcast_payload(head.workflow, wait.name, payload, version, head.schema_version)
         except UpcastFailed as error:
             return payload, str(error)
+    if is_stored(payload):
+        return payload, f"{MARK!r} is keepstep's own"
     reason = misfit(wait.payload_schema, payload)
-    return payload, reason or code.fits(head.workflow, wait.into_field, payload, head.schema_version, state)
+    fetch = fetching(connection.execute, head.id)
+    return payload, reason or code.fits(head.workflow, wait.into_field, payload, head.schema_version, state, fetch)
 
 
 def can_tell(code: Payloads, head: Row, version: int) -> bool:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.blobs import state_of
+from keepstep.checkpoint.blobs import fetching, state_of
 from keepstep.checkpoint.database import Row
 from keepstep.checkpoint.sql import reads
 from keepstep.checkpoint.sql import steering as sql
@@ -116,8 +116,9 @@ def after(
         raise NotSkippable(head.workflow, head.thread_id, "it has no step to skip.", status=head.status)
     target = _found(code, to).target if to is not None else _next(connection, head, code, skipped, row)
     on = None if target is None else skipped  # of a branch that ends so, the item may be whatever it is
-    before, copy, _ = load(code, _state(connection, head, head.seq), head.schema_version, step=on)
-    merged = states.merge(code.state, before, copy, update)
+    fetch = fetching(connection.execute, head.id)
+    before, copy, _ = load(code, _state(connection, head, head.seq), head.schema_version, step=on, fetch=fetch)
+    merged = states.merge(code.state, before, copy, update, fetch)
     status = "completed" if target is None else "queued"
     return skipped, Place(status=status, target=target, state=merged, version=code.schema_version)
 
@@ -138,7 +139,9 @@ def first(connection: sa.Connection, head: Row, code: Workflow, sent: Mapping[st
     elif began is None or began.kind == "fork":  # it is folded away, or was another case's
         state = _as_sent(code, sent)
     else:
-        state = load(code, _state(connection, head, began.seq), began.schema_version, step=step.name).state
+        fetch = fetching(connection.execute, head.id)
+        stored = _state(connection, head, began.seq)
+        state = load(code, stored, began.schema_version, step=step.name, fetch=fetch).state
     made = states.dump(state)
     return Place(status="queued", target=step.target, state=made, version=code.schema_version)
 

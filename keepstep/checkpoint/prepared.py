@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import psycopg2
 
-from keepstep.checkpoint.sql import batch, branches, hot, reads
+from keepstep.checkpoint.sql import batch, blobs, branches, hot, reads
 
 LOST = {"26000", "42P05", "0A000", "42601"}
 """SQLSTATEs of a prepared statement that isn't there, is there already, whose tables have changed, or is another."""
@@ -67,21 +67,29 @@ class Plan:
         self.execute = f"execute {self.name} ({', '.join(f'%({name})s' for name in names)})"
         self._row: Any = None
 
-    def rows(self, connection: Any, params: Mapping[str, Any]) -> list[Any]:
-        """Its rows on a connection of the pool, with the columns as attributes."""
+    def rows(self, connection: Any, params: Mapping[str, Any], first: Plan | None = None) -> list[Any]:
+        """Its rows on a connection of the pool, with the columns as attributes.
+
+        first: to be run before it, in the same message and so in the same transaction.
+        """
         with connection.cursor() as cursor:
             known = connection.info.setdefault("keepstep prepared", {})
-            uses = known.get(self.name, 0)
-            if uses in PLANNED_AGAIN:
-                cursor.execute(f"deallocate {self.name}")
-            if uses == 0 or uses in PLANNED_AGAIN:
-                cursor.execute(self.prepare)
-            known[self.name] = uses + 1
-            cursor.execute(self.execute, params)
+            for plan in (self,) if first is None else (first, self):
+                plan._make_sure(cursor, known)
+            cursor.execute(self.execute if first is None else f"{first.execute}; {self.execute}", params)
             rows = cursor.fetchall()
             if rows and self._row is None:
                 self._row = _row_type(tuple(column.name for column in cursor.description))
             return [self._row._make(row) for row in rows]
+
+    def _make_sure(self, cursor: Any, known: dict[str, int]) -> None:
+        """That the session has it. known: how often each was used."""
+        uses = known.get(self.name, 0)
+        if uses in PLANNED_AGAIN:
+            cursor.execute(f"deallocate {self.name}")
+        if uses == 0 or uses in PLANNED_AGAIN:
+            cursor.execute(self.prepare)
+        known[self.name] = uses + 1
 
 
 def _row_type(names: tuple[str, ...]) -> Any:
@@ -99,6 +107,11 @@ PLANS = {
     ),
     batch.COMMIT_MANY: Plan("keepstep_commit_many", batch.COMMIT_MANY, batch.TYPES),
     reads.VISITS: Plan("keepstep_visits", reads.VISITS, {"steps": "text[]", "after": "int"}),
+    blobs.KEEP_MANY: Plan(
+        "keepstep_keep_many",
+        blobs.KEEP_MANY,
+        {"blob_cases": "uuid[]", "blob_digests": "text[]", "blob_values": "text[]"},
+    ),
     branches.WORTH_A_LOOK: Plan("keepstep_worth_a_look", branches.WORTH_A_LOOK),
     branches.LOCK_TO_LOOK: Plan("keepstep_lock_to_look", branches.LOCK_TO_LOOK),
     branches.FAN: Plan("keepstep_fan", branches.FAN),

@@ -10,13 +10,16 @@ from typing import Any
 from uuid import UUID
 
 from keepstep.checkpoint import codec
-from keepstep.checkpoint.blobs import state_of
+from keepstep.checkpoint.blobs import fetching, state_of
 from keepstep.checkpoint.database import Database, Row
+from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.fan_reads import fans
-from keepstep.checkpoint.filters import Filter, check_limit, check_text
+from keepstep.checkpoint.filters import Filter, check_limit, check_text, containing, literal
+from keepstep.checkpoint.logs import diff
 from keepstep.checkpoint.ring import Ring, rings
 from keepstep.checkpoint.sql import reads, steering
 from keepstep.checkpoint.why_branches import told
+from keepstep.steps.chunks import expanded
 from keepstep.steps.errors import BadCursor
 from keepstep.steps.moves import TERMINAL, Status
 
@@ -78,12 +81,12 @@ class Event:
     detail: dict[str, Any]
 
 
-def get(db: Database, case: UUID) -> Case | None:
-    """The case with its state at the latest checkpoint."""
+def get(db: Database, case: UUID, *, last: int | None = None) -> Case | None:
+    """The case with its state at the latest checkpoint. last: see `state_at`."""
     row = db.one(reads.CASE, {"id": case})
     if row is None:
         return None
-    return _case(row, state_at(db, case, row.seq))
+    return _case(row, state_at(db, case, row.seq, last=last))
 
 
 def find(db: Database, case: UUID) -> Case | None:
@@ -92,8 +95,20 @@ def find(db: Database, case: UUID) -> Case | None:
     return None if row is None else _case(row, {})
 
 
-def state_at(db: Database, case: UUID, seq: int) -> dict[str, Any]:
-    """The state as checkpoint `seq` left it; CheckpointDamaged if it can't be put together."""
+def state_at(db: Database, case: UUID, seq: int, *, last: int | None = None) -> dict[str, Any]:
+    """The state as checkpoint `seq` left it, with lists for its logs; CheckpointDamaged if it can't be put together.
+
+    last: only so many items of each log, behind a text that counts those before.
+    """
+    return expanded(_stored(db, case, seq), fetching(db.all, case), last)
+
+
+def changes(db: Database, case: UUID, a: int, b: int) -> list[Operation]:
+    """What changed from checkpoint `a` to `b`, as RFC 6902 operations on a state with lists for its logs."""
+    return diff(_stored(db, case, a), _stored(db, case, b), fetching(db.all, case))
+
+
+def _stored(db: Database, case: UUID, seq: int) -> dict[str, Any]:
     row = db.one(reads.CHAIN, {"id": case, "seq": seq})
     return state_of(db.all, case, None if row is None else row.chain, seq)
 
@@ -119,8 +134,8 @@ def select(db: Database, which: Filter, *, cursor: str | None = None, limit: int
             "parent": which.parent,
             "tags": codec.encode(dict(which.tags)) if which.tags else None,
             "older": which.older_than,
-            "error": None if which.error is None else _containing(which.error),
-            "begins": None if which.begins is None else f"{_literal(which.begins)}%",
+            "error": None if which.error is None else containing(which.error),
+            "begins": None if which.begins is None else f"{literal(which.begins)}%",
             "cursor_at": at,
             "cursor_id": last,
             "limit": check_limit(limit) + 1,
@@ -256,18 +271,6 @@ def _place(cursor: str | None) -> tuple[datetime | None, UUID | None]:
         return datetime.fromisoformat(at), UUID(last)
     except (ValueError, TypeError):
         raise BadCursor(f"{cursor!r} is no cursor: take the `cursor` of the page before, as it is.") from None
-
-
-def _containing(text: str) -> str:
-    """The LIKE pattern for stored JSON that has the text in it."""
-    return f"%{_literal(codec.encode(text)[1:-1])}%"
-
-
-def _literal(text: str) -> str:
-    """The LIKE pattern for exactly this text."""
-    for special in ("\\", "%", "_"):
-        text = text.replace(special, "\\" + special)
-    return text
 
 
 def _case(row: Row, state: dict[str, Any]) -> Case:

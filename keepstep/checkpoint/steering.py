@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from keepstep.checkpoint import codec
+from keepstep.checkpoint import codec, logs
 from keepstep.checkpoint.births import LOCK_TIMEOUT_MS, ONLY_ENDED, of_a_case
 from keepstep.checkpoint.database import Database, Row
 from keepstep.checkpoint.lent import LOCK_NOT_AVAILABLE, sqlstate
@@ -224,6 +224,7 @@ def fork(
         effects = effects_since(connection, row, f"fork at {at}", order, at)
         _bear(connection, row, case, new_thread_id)
         connection.execute(sql.FORK_HEAD, {"id": case, "source": source, **here(place)})
+        logs.copy(connection, place.state, source, case)
         write(connection, case, 0, place, kind="fork", by="fork", max_bytes=max_state_bytes)
         if place.status == "waiting":
             reopen(connection, source, case, at, 0)

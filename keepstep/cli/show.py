@@ -19,6 +19,8 @@ from keepstep.cli.why import covered, print_why
 
 SHOWN = 1000
 """Branches of the latest fan-out that JSON shows."""
+LAST = 5
+"""Items of a log that a person is shown."""
 
 
 @click.command()
@@ -28,7 +30,7 @@ SHOWN = 1000
 def show(workflow: str, thread_id: str, full: bool, as_json: bool) -> None:
     """Say what the case THREAD_ID of WORKFLOW is doing now: its step, what it waits for, why it is held."""
     with session.open_client() as client:
-        case = client.get(workflow, thread_id)
+        case = client.get(workflow, thread_id, last=None if full or as_json else LAST)
         waits = client.waits(workflow, thread_id)
         told = client.why(workflow, thread_id)
         mask = client.mask(workflow, thread_id)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from tenacity import wait_exponential_jitter
 
-from keepstep import Approval, BranchResult, Call, Retry, Workflow, fan_out, finish, goto, wait_for
+from keepstep import Approval, BranchResult, Call, Log, Retry, Workflow, fan_out, finish, goto, wait_for
 from keepstep.examples.agent_models import Message, ToolCall, model
 from keepstep.examples.agent_tools import ASK_FIRST, TOOLS
 from keepstep.steps.outcome import Outcome
@@ -23,7 +23,7 @@ class Agent(BaseModel):
     """messages: the conversation so far. wanted: the tools that the model wants used now. results: of those."""
 
     question: str
-    messages: list[Message] = []
+    messages: Log[Message] = Log()
     wanted: list[ToolCall] = []
     results: list[BranchResult[str]] = []
     approval: Approval | None = None
@@ -41,16 +41,17 @@ agent = Workflow(
 
 @agent.step(next=["ask", "use_tools"], max_visits=MOST_TURNS)
 def think(state: Agent, call: Call) -> Outcome:
-    messages = state.messages or [Message(role="user", content=state.question)]
-    reply = model().reply(messages, call.key)
+    if not state.messages:
+        state.messages.append(Message(role="user", content=state.question))
+    reply = model().reply(state.messages, call.key)
     if reply.cost:
         call.cost(**reply.cost)
-    messages = [*messages, reply.message]
+    state.messages.append(reply.message)
     wanted = reply.message.tool_calls
     if not wanted:
-        return finish(messages=messages, answer=reply.message.content, wanted=[])
+        return finish(answer=reply.message.content, wanted=[])
     careful = any(tool.name in ASK_FIRST for tool in wanted)
-    return goto("ask" if careful else "use_tools", messages=messages, wanted=wanted, approval=None)
+    return goto("ask" if careful else "use_tools", wanted=wanted, approval=None)
 
 
 @agent.step
@@ -76,11 +77,9 @@ def use_tools(state: Agent, call: Call) -> dict[str, Any] | Outcome:
 
 @agent.step
 def read(state: Agent, call: Call) -> Outcome:
-    told = [
-        Message(role="tool", tool_call_id=tool.id, content=_told(result))
-        for tool, result in zip(state.wanted, state.results, strict=True)
-    ]
-    return goto("think", messages=[*state.messages, *told], wanted=[], results=[])
+    for tool, result in zip(state.wanted, state.results, strict=True):
+        state.messages.append(Message(role="tool", tool_call_id=tool.id, content=_told(result)))
+    return goto("think", wanted=[], results=[])
 
 
 @agent.branch(timeout=timedelta(seconds=30))

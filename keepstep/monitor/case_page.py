@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from keepstep.checkpoint import delta, ledger, reads, timeline
+from keepstep.checkpoint import ledger, reads, timeline
 from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.facts import facts
 from keepstep.checkpoint.filters import MOST
@@ -29,6 +29,8 @@ from keepstep.workers.client import Client
 
 OPERATIONS = 200
 """Changes of one checkpoint that are shown."""
+LAST = 20
+"""Items of a log that are shown; all are there for download."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +195,8 @@ def _covered(mask: Mask, stretch: Stretch) -> Stretch:
 def _state(client: Client, case: UUID, at: int, oldest: int) -> tuple[dict[str, Any], list[Operation], str]:
     """The state at a checkpoint, what it changed, and why that can't be said. oldest: the first that is kept."""
     try:
-        state = reads.state_at(client.db, case, at)
-        return state, delta.diff(reads.state_at(client.db, case, at - 1), state) if at > oldest else [], ""
+        state = reads.state_at(client.db, case, at, last=LAST)
+        return state, reads.changes(client.db, case, at - 1, at) if at > oldest else [], ""
     except CheckpointDamaged as error:
         return {}, [], str(error)
 

@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from keepstep.steps import state as states
 from keepstep.steps.errors import BadState, NotDone
 from keepstep.steps.hooks import Hook
+from keepstep.steps.log import listed
 from keepstep.steps.outcome import Outcome
 from keepstep.steps.step import Step, StepFunction
 from keepstep.steps.upcasts import Upcasts
@@ -149,7 +150,7 @@ def _kept(value: Any) -> Any:
 def plain(value: Any, path: str, what: str) -> Any:
     """The value as plain JSON, models by field names; BadState with the path for what can't be."""
     try:
-        return to_jsonable_python(value, by_alias=False, round_trip=True)
+        return to_jsonable_python(value, by_alias=False, round_trip=True, fallback=listed)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise BadState(f"{what}, a {type(value).__name__}, can't be JSON: {error}", path=path) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback as tracebacks
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,8 +12,19 @@ from pydantic import BaseModel
 
 from keepstep.steps import state as states
 from keepstep.steps.branching import FanOut
-from keepstep.steps.errors import BadOutcome, BadState, CallMismatch, CheckpointDamaged, NotDone, UnknownStep
+from keepstep.steps.chunks import Fetch
+from keepstep.steps.described import describe as describe
+from keepstep.steps.described import storable as storable
+from keepstep.steps.errors import (
+    BadOutcome,
+    BadState,
+    CallMismatch,
+    LogUnfit,
+    NotDone,
+    UnknownStep,
+)
 from keepstep.steps.fans import Fan, fan_of, nothing
+from keepstep.steps.log_items import log_trouble
 from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
 from keepstep.steps.removed import instead
@@ -30,7 +40,7 @@ class View:
 
     failures: how often this step has raised so far. elapsed: seconds since the case reached it. verifications: how
     often its verification came to nothing. settling: seconds that an outside system gets before it is asked about a
-    call.
+    call. fetch: reads the state's logs.
     """
 
     workflow: Workflow
@@ -41,6 +51,7 @@ class View:
     elapsed: float = 0.0
     verifications: int = 0
     settling: float = 0.0
+    fetch: Fetch | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +90,11 @@ class Decision:
     """What becomes of the case.
 
     move: its row in the table of moves. state: the new state; None when no checkpoint is written. text: its JSON, and
-    shrinks: by how many bytes it is shorter than the one before, where that is known already. target: the next
-    step. delay: seconds to sleep, or until: the instant to wake at. waits: what is waited for. fan: the branches that
-    begin. error: what went wrong, as JSON, for the attempts table and for people. doubt: see Doubt. cost, key_read:
-    what the call said of itself. kind: of its checkpoint, if it isn't a step's.
+    shrinks: by how many bytes it is shorter than the one before, where that is known already. blobs: by digest, what of
+    its logs is to be stored before it. target: the next step. delay: seconds to sleep, or until: the instant to wake
+    at. waits: what is waited for. fan: the branches that begin. error: what went wrong, as JSON, for the attempts table
+    and for people. doubt: see Doubt. cost, key_read: what the call said of itself. kind: of its checkpoint, if it isn't
+    a step's.
     """
 
     move: str
@@ -90,6 +102,7 @@ class Decision:
     state: states.JSON | None = None
     text: str | None = None
     shrinks: int | None = None
+    blobs: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
     delay: float | None = None
     until: datetime | None = None
@@ -108,7 +121,7 @@ def decide(view: View, result: Result) -> Decision:
         try:
             return returned(view, result)
         except Exception as error:  # noqa: BLE001  (the user's models and values may raise anything)
-            return hold("bad result", describe(error))
+            return unreadable(error) or hold("bad result", describe(error))
     if isinstance(result, TimedOut):
         message = f"the step took longer than its timeout of {result.timeout:g} s"
         timed_out = {"type": "Timeout", "message": message}
@@ -130,17 +143,31 @@ def hold(why: str, error: dict[str, Any], *, doubt: Doubt = "keep") -> Decision:
     return Decision(move="hold", status=Status.HELD, error={**error, "why": why}, doubt=doubt)
 
 
-def passed_over(workflow: Workflow, name: str, state: BaseModel, *, in_doubt: bool) -> Decision:
+def unreadable(error: BaseException, *, doubt: Doubt = "keep") -> Decision | None:
+    """A hold, if what a log of the state holds is damaged, or doesn't fit, and that led to the error."""
+    cause = log_trouble(error)
+    if cause is None:
+        return None
+    unfit = isinstance(cause, LogUnfit)
+    return hold(
+        "the stored state doesn't fit the model" if unfit else "damaged checkpoint", describe(cause), doubt=doubt
+    )
+
+
+def passed_over(
+    workflow: Workflow, name: str, state: BaseModel, *, in_doubt: bool, fetch: Fetch | None = None
+) -> Decision:
     """Leave a removed step without calling anything, by a checkpoint of its own: what comes next has a key of its own.
 
-    in_doubt: a call that the step made may have taken effect, and nobody can look any more.
+    in_doubt: a call that the step made may have taken effect, and nobody can look any more. fetch: see View.
     """
     if in_doubt:
         return hold(IN_DOUBT, {"type": "NoVerify", "message": f"this code has no step {name!r} any more"})
-    step, (kept, text) = instead(workflow, name), states.store(state)
+    step, kept = instead(workflow, name), states.sealed(workflow.state, states.store(state, fetch))
+    new = partial(Decision, state=kept.state, text=kept.text, blobs=kept.blobs, kind="skip")
     if step is None:
-        return Decision(move="complete", status=Status.COMPLETED, state=kept, text=text, kind="skip")
-    return Decision(move="advance", status=Status.QUEUED, state=kept, text=text, target=step.target, kind="skip")
+        return new(move="complete", status=Status.COMPLETED)
+    return new(move="advance", status=Status.QUEUED, target=step.target)
 
 
 def back_off(view: View, failures: int, error: BaseException) -> float | Decision | None:
@@ -152,14 +179,6 @@ def back_off(view: View, failures: int, error: BaseException) -> float | Decisio
         return hold(f"the retry policy raised {described['type']}", {**describe(error), "policy": described})
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as JSON: its type, its message, the JSON path if it has one, and the traceback's last lines."""
-    described = {"type": type(error).__name__, "message": _text(error)[:4000], "traceback": _traceback(error)[-8000:]}
-    if isinstance(error, BadState | CheckpointDamaged):
-        described["path"] = error.path
-    return {name: storable(text) for name, text in described.items()}
-
-
 # ------------------------------------------------------------------------------------------------ the step returned
 def returned(view: View, result: Returned) -> Decision:
     """Where a result leads; raises whatever is wrong with it."""
@@ -169,11 +188,12 @@ def returned(view: View, result: Returned) -> Decision:
         return Decision(move="fail", status=Status.FAILED, error={"type": "fail", "message": why})
     if isinstance(outcome, FanOut) and not outcome.branches:
         update |= nothing(outcome)
-    state, text = states.merged(view.workflow.state, view.before, result.copy, update)
+    whole = states.merged(view.workflow.state, view.before, result.copy, update, view.fetch)
+    state, text, blobs = states.sealed(view.workflow.state, whole)
     shrinks = None if view.before_text is None else len(view.before_text.encode()) - len(text.encode())
-    new = partial(Decision, state=state, text=text, shrinks=shrinks)
+    new = partial(Decision, state=state, text=text, shrinks=shrinks, blobs=blobs)
     if isinstance(outcome, FanOut) and outcome.branches:
-        fan = fan_of(view.workflow, view.step, outcome, state)
+        fan = fan_of(view.workflow, view.step, outcome, whole.state, view.fetch)
         return new(move="fan_out", status=Status.WAITING, fan=fan)
     if isinstance(outcome, Finish):
         return new(move="complete", status=Status.COMPLETED)
@@ -233,6 +253,10 @@ def _next(view: View, outcome: Outcome | None) -> Step | None:
 def _failed(view: View, error: BaseException | None, described: dict[str, Any]) -> Decision:
     if error is not None and isinstance(error, view.step.permanent):
         return Decision(move="fail", status=Status.FAILED, error=described)
+    if error is not None:
+        unsure = view.step.in_doubt in ("hold", "verify")
+        if (held := unreadable(error, doubt="begin" if unsure else "keep")) is not None:
+            return held
     if isinstance(error, BadState | CallMismatch | BadOutcome):  # the step's own mistake, which a next try only repeats
         return hold("bad result", described)
     safe = error is not None and isinstance(error, (NotDone, *view.step.safe_errors))
@@ -252,22 +276,3 @@ def _exhausted(view: View, described: dict[str, Any]) -> Decision:
     if view.step.on_exhausted == "fail":
         return Decision(move="fail", status=Status.FAILED, error=described)
     return hold("retries ran out", described)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  (a user's __str__ may raise anything; the case is still held with its type)
-        return f"<{type(error).__name__} whose __str__ raises>"
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        return "".join(tracebacks.format_exception(error, limit=-12))
-    except Exception:  # noqa: BLE001  (so may the attributes that the traceback shows)
-        return ""
-
-
-def storable(text: str) -> str:
-    """Text that PostgreSQL can show: without NUL and lone surrogates."""
-    return text.replace("\0", "\\0").encode("utf-8", "replace").decode()

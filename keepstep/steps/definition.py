@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, RootModel, TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from keepstep.steps.errors import DefinitionError
+from keepstep.steps.log import is_log
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _LONGEST = timedelta(days=100 * 365)
@@ -93,6 +94,11 @@ def check_state_model(model: type[BaseModel], at: str) -> None:
     for name, info in model.model_fields.items():
         if info.exclude:
             raise DefinitionError(f"{where(model)}: {model.__name__}.{name} is excluded from JSON, so it would be lost")
+        inside = get_args(info.annotation) if is_log(info.annotation) else (info.annotation,)
+        if any(_has_log(kind, ()) for kind in inside):
+            raise DefinitionError(
+                f"{where(model)}: {model.__name__}.{name} has a Log inside: a Log is a field of the state itself"
+            )
     try:
         model.model_json_schema(mode="serialization")
     except _UNFIT as error:
@@ -101,6 +107,15 @@ def check_state_model(model: type[BaseModel], at: str) -> None:
             f"{where(model)}: {model.__name__}{name} can't be kept as JSON: {reason} "
             "Keep a reference to it (an id, a path, a URL) instead."
         ) from None
+
+
+def _has_log(kind: Any, above: tuple[type, ...]) -> bool:
+    """Whether a value of the type has a log in it."""
+    if is_log(kind):
+        return True
+    if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in above:
+        return any(_has_log(info.annotation, (*above, kind)) for info in kind.model_fields.values())
+    return any(_has_log(arg, above) for arg in get_args(kind))
 
 
 def _unfit_field(model: type[BaseModel]) -> tuple[str, str] | None:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from keepstep.steps.decide import IN_DOUBT, Decision, Raised, Result, Returned, View, back_off, describe, hold, returned
+from keepstep.steps.decide import (
+    IN_DOUBT,
+    Decision,
+    Raised,
+    Result,
+    Returned,
+    View,
+    back_off,
+    describe,
+    hold,
+    returned,
+    unreadable,
+)
 from keepstep.steps.errors import BadOutcome, NotDone
 from keepstep.steps.moves import Status
 from keepstep.steps.verdict import Done, Unknown
@@ -18,6 +30,8 @@ def verified(view: View, result: Result) -> Decision:
     if isinstance(result, Raised) and isinstance(result.error, NotDone):
         return _not_done(view)
     error: BaseException = result.error if isinstance(result, Raised) else TimeoutError("verify took too long")
+    if (held := unreadable(error)) is not None:
+        return held
     described = describe(error)
     delay = back_off(view, view.verifications + 1, error)
     if isinstance(delay, Decision):
@@ -40,7 +54,7 @@ def _told(view: View, result: Returned) -> Decision:
         try:
             return returned(view, Returned(value=said, copy=result.copy))
         except Exception as error:  # noqa: BLE001  (the user's models and values may raise anything)
-            return hold("bad result of verify", describe(error), doubt="keep")
+            return unreadable(error) or hold("bad result of verify", describe(error), doubt="keep")
     if isinstance(said, NotDone) or said is NotDone:
         return _not_done(view)
     if isinstance(said, Unknown) or said is Unknown:

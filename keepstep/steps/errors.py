@@ -6,6 +6,7 @@ and what to do next.
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,11 +15,7 @@ class KeepstepError(Exception):
     """The base of every error that keepstep raises on purpose. It can be pickled, whatever its arguments were."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _revive, (type(self), self.args), self.__dict__
-
-
-def _revive(kind: type[KeepstepError], args: tuple[Any, ...]) -> KeepstepError:
-    return kind.__new__(kind, *args)
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------ definitions: raised while the module is imported
@@ -62,6 +59,10 @@ class UpcastFailed(BadState):
         at = f" at {path}" if path else ""
         super().__init__(f"{what} can't be brought from version {version} to {to}{at}: {why}", path=path)
         self.version, self.to = version, to
+
+
+class LogUnfit(BadState):
+    """An item of a state's `Log` doesn't fit its type any more, as the step finds that reads it."""
 
 
 class StateTooLarge(BadState):
@@ -273,6 +274,10 @@ class CheckpointDamaged(KeepstepError):
     def __init__(self, message: str, *, path: str = ""):
         super().__init__(message)
         self.path = path
+
+
+class LogDamaged(CheckpointDamaged):
+    """What holds the items of a state's `Log` is missing, or isn't what it was."""
 
 
 # ---------------------------------------------------------------------------------------------------- surroundings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from keepstep.steps import state as states
 from keepstep.steps.branches import Branches, plain
 from keepstep.steps.branching import UNGIVEN, Asked, FanOut, OnError, Shape
+from keepstep.steps.chunks import Fetch, expanded
 from keepstep.steps.errors import BadOutcome, BadState, BadThreadId, UnknownStep
 from keepstep.steps.keys import check_thread_id
 from keepstep.steps.step import Step, Target
@@ -63,15 +65,18 @@ def nothing(outcome: FanOut) -> dict[str, Any]:
     return {} if outcome.into is None else {outcome.into: {} if outcome.shape == "dict" else []}
 
 
-def fan_of(workflow: Workflow, step: Step, outcome: FanOut, state: states.JSON) -> Fan:
-    """The fan-out that an outcome begins, from the new state. Raises BadState, BadOutcome, UnknownStep."""
+def fan_of(workflow: Workflow, step: Step, outcome: FanOut, state: states.JSON, fetch: Fetch | None = None) -> Fan:
+    """The fan-out that an outcome begins, from the new state. Raises BadState, BadOutcome, UnknownStep.
+
+    fetch: reads the logs of the state for a branch that is given all of it.
+    """
     if outcome.into is not None and outcome.into not in workflow.state.model_fields:
         raise BadState(
             f"fan_out(into={outcome.into!r}): {workflow.state.__name__} has no such field",
             path=states.pointer(outcome.into),
         )
     then = workflow.following(step) if outcome.then is None else workflow.follow(step, outcome.then)
-    maker = _Maker(workflow, state)
+    maker = _Maker(workflow, state, fetch)
     branches = tuple(maker.make(number, asked) for number, asked in enumerate(outcome.branches))
     return Fan(
         shape=outcome.shape,
@@ -88,6 +93,7 @@ def fan_of(workflow: Workflow, step: Step, outcome: FanOut, state: states.JSON) 
 class _Maker:
     workflow: Workflow
     state: states.JSON
+    fetch: Fetch | None
     kinds: list[Kind] = field(default_factory=list)
     known: dict[Any, int] = field(default_factory=dict)
 
@@ -102,12 +108,17 @@ class _Maker:
         if kind is None:
             kind = self.known[name] = self._add(_step_of(self.workflow, name), is_child=False)
         item = (
-            self.state
+            self.whole
             if asked.item is UNGIVEN
             else plain(asked.item, f"/{which}", f"fan_out(): the item of branch {which!r}")
         )
         states.refuse_what_json_lacks(item, f"fan_out(): the item of branch {which!r} ")
         return Branch(kind=kind, name=asked.name, thread_id=None, state={"item": item, "result": None}, sent=None)
+
+    @cached_property
+    def whole(self) -> states.JSON:
+        """The state with all that is in its logs: a branch is a case of its own, which can't read this one's."""
+        return self.state if self.fetch is None else expanded(self.state, self.fetch)
 
     def _child(self, which: str | int, asked: Asked) -> Branch:
         definition = asked.workflow

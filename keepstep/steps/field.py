@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from keepstep.steps.state import pointer
+from keepstep.steps.flaws import pointer
 
 
 def why_not(model: type[BaseModel], field: str, value: Any) -> str | None:

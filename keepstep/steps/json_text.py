@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 _NO_JSON = ("NaN", "Infinity")
 
@@ -22,6 +22,14 @@ def write(value: Any) -> str:
     if any(word in text for word in _NO_JSON):  # as numbers, or in somebody's words?
         return strictly(value)
     return text
+
+
+def read(text: str) -> Any:
+    """The value of JSON text. pydantic's reader is several times as fast; what it refuses goes to the standard one."""
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:  # nested too deeply for it, for one
+        return json.loads(text)
 
 
 def strictly(value: Any) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 
 from keepstep.steps.errors import BadState, BadThreadId
+from keepstep.steps.log import Log, listed
 
 MAX_THREAD_ID = MAX_CALL_NAME = 255
 """Characters. Long enough for any business key, short enough for an index and a table on a screen."""
@@ -123,7 +124,8 @@ def arguments_that_differ(before: str, now: str) -> list[str]:
 def _canonical(name: str, label: str, value: Any) -> str:
     try:
         _refuse_iterators(value)
-        return _compact(_in_order(value, to_jsonable_python(value, by_alias=False, bytes_mode="base64")))
+        plain = to_jsonable_python(value, by_alias=False, bytes_mode="base64", fallback=listed)
+        return _compact(_in_order(value, plain))
     except (TypeError, ValueError, RecursionError) as error:  # pydantic's errors are ValueErrors
         which = f"argument {label}" if label.isdecimal() else f"the argument {label!r}"
         raise BadState(
@@ -151,7 +153,7 @@ def _in_order(value: Any, plain: Any) -> Any:
     if isinstance(plain, dict):
         below = {str(key): item for key, item in _inside(value)}
         return {key: _in_order(below.get(key), item) for key, item in plain.items()}
-    if isinstance(plain, list) and isinstance(value, list | tuple) and len(value) == len(plain):
+    if isinstance(plain, list) and isinstance(value, list | tuple | Log) and len(value) == len(plain):
         return [_in_order(*pair) for pair in zip(value, plain, strict=True)]
     return plain
 
@@ -163,7 +165,7 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
         return [(key, getattr(value, key, None)) for key in type(value).model_fields]
     if is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name, None)) for field in fields(value)]
-    return enumerate(value) if isinstance(value, list | tuple | Set) else ()
+    return enumerate(value) if isinstance(value, list | tuple | Set | Log) else ()
 
 
 def _compact(value: Any) -> str:

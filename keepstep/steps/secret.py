@@ -14,9 +14,13 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from keepstep.steps.state import pointer
+from keepstep.steps.chunks import MARK
+from keepstep.steps.flaws import pointer
+from keepstep.steps.log import Log, is_log
 
 HIDDEN = "***"
+OPEN_ITEMS = f"/{MARK}/tail"
+"""Where in what stands for a log some of its items are."""
 CUT = 4000
 """Characters from which on a text may have been cut off, in the middle of a value."""
 SHORT = 4
@@ -47,6 +51,8 @@ def _below(kind: Any, metadata: Iterable[Any], path: str, above: tuple[type, ...
     """(True, path) of each secret; (False, path) where a model comes again."""
     if any(mark is Secret or isinstance(mark, Secret) for mark in metadata):
         yield True, path
+        if is_log(kind):
+            yield True, path + OPEN_ITEMS
         return
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -61,6 +67,10 @@ def _below(kind: Any, metadata: Iterable[Any], path: str, above: tuple[type, ...
             yield from _below(info.annotation, info.metadata, path + pointer(name), (*above, kind))
     elif isinstance(origin, type) and issubclass(origin, Mapping):
         yield from _below(args[1], (), f"{path}/*", above)
+    elif is_log(kind):
+        for arg in args:
+            yield from _below(arg, (), f"{path}/*", above)
+            yield from _below(arg, (), f"{path}{OPEN_ITEMS}/*", above)
     elif isinstance(origin, type) and issubclass(origin, Iterable):
         for arg in args:
             yield from _below(arg, (), f"{path}/*", above)
@@ -117,6 +127,11 @@ def _into(paths: list[list[str]], part: str) -> list[list[str]]:
 
 
 # ------------------------------------------------------------------------------------------------ texts without them
+def logs_with(secrets: Iterable[str]) -> list[str]:
+    """JSON pointers of the logs that have secrets."""
+    return list(dict.fromkeys(one.partition(OPEN_ITEMS)[0] for one in secrets if OPEN_ITEMS in one))
+
+
 @dataclass(frozen=True)
 class Cover:
     """Takes the secret values of some states out of texts."""
@@ -194,4 +209,6 @@ def _children(value: Any) -> Iterable[tuple[Any, Any]]:
         return [(name, getattr(value, name, None)) for name in type(value).model_fields]
     if isinstance(value, Mapping):
         return value.items()
+    if isinstance(value, Log):
+        return value.known()
     return enumerate(value) if isinstance(value, list | tuple | set | frozenset) else ()

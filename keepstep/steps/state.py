@@ -6,31 +6,37 @@ must survive the round trip through JSON; what doesn't is refused with the path 
 
 from __future__ import annotations
 
-import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from keepstep.steps import json_text
+from keepstep.steps import chunks, json_text
+from keepstep.steps.chunks import Fetch
 from keepstep.steps.errors import BadOutcome, BadState
+from keepstep.steps.flaws import UNSERIALISABLE, children, fields_of, unfit, unserialisable
+from keepstep.steps.flaws import pointer as pointer
+from keepstep.steps.log import Log, loading, logs_of, storing
 
 JSON = dict[str, Any]
 """A state as plain JSON values: the keys are field names."""
 
-
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-_UNSERIALISABLE = (PydanticSerializationError, UnicodeError, ValueError, RecursionError)
 
 
-def load(model: type[BaseModel], stored: Mapping[str, Any], text: str | None = None) -> BaseModel:
+def load(
+    model: type[BaseModel], stored: Mapping[str, Any], text: str | None = None, fetch: Fetch | None = None
+) -> BaseModel:
     """Make the model from stored JSON; BadState names the first field that doesn't fit. text: its JSON, if it is known.
 
-    Validated as JSON, not as Python values: so a strict model takes its dates and tuples back.
+    Validated as JSON, not as Python values: so a strict model takes its dates and tuples back. fetch: of a case's own
+    stored state, what reads its logs; what comes from elsewhere has lists for them.
     """
-    return _from_json(model, stored, text or text_of(stored, model.__name__))
+    return _from_json(model, stored, text or text_of(stored, model.__name__), fetch)
 
 
 def text_of(stored: Mapping[str, Any], name: str = "") -> str:
@@ -39,34 +45,44 @@ def text_of(stored: Mapping[str, Any], name: str = "") -> str:
 
 
 class Stored(NamedTuple):
-    """A state as JSON, and its text as it is stored."""
+    """A state as JSON, and its text as it is stored. blobs: by digest, what of its logs is to be stored before it."""
 
     state: JSON
     text: str
+    blobs: Mapping[str, str] = MappingProxyType({})
 
 
 def dump(state: BaseModel) -> JSON:
-    """Make JSON from a valid state, and prove that it comes back as it was."""
+    """Make JSON from a valid state, with lists for its logs, and prove that it comes back as it was."""
     return store(state).state
 
 
-def store(state: BaseModel) -> Stored:
-    """The same, with the text."""
+def store(state: BaseModel, fetch: Fetch | None = None) -> Stored:
+    """The same, with the text. fetch: of a case's own state, so what is stored of its logs isn't read."""
     model = type(state)
+    if fetch is None:
+        read_logs(state)  # here, since pydantic would say less of what is missing
+    for _, log in _logs(state):
+        log.refuse_changes()
     try:
-        # round_trip: what can be loaded again, so no computed fields
-        stored: Any = state.model_dump(mode="json", by_alias=False, round_trip=True, warnings=False)
-    except _UNSERIALISABLE as error:
-        path = _unserialisable(state)
+        with nullcontext() if fetch is None else storing():
+            # round_trip: what can be loaded again, so no computed fields
+            stored: Any = state.model_dump(mode="json", by_alias=False, round_trip=True, warnings=False)
+    except UNSERIALISABLE as error:
+        path = unserialisable(state)
         raise BadState(f"{model.__name__}{path} can't be JSON: {str(error).splitlines()[0]}", path=path) from None
     if not isinstance(stored, dict):
         raise BadState(f"{model.__name__} becomes a {type(stored).__name__} in JSON, and not an object with its fields")
+    for name, value in stored.items():
+        if chunks.is_stored(value) and not isinstance(getattr(state, name, None), Log):
+            path = pointer(name)
+            raise BadState(f"{model.__name__}{path} looks like a log: {chunks.MARK!r} is keepstep's own", path=path)
     text = _encode_plain(stored, model.__name__)
-    back = _from_json(model, stored, text)
+    back = _from_json(model, stored, text, fetch)
     lost = _difference(state, back)
     if lost is not None:
         path, value = lost
-        _, reason = _unfit(value) or ("", f"a {type(value).__name__} doesn't come back as it was")
+        _, reason = unfit(value) or ("", f"a {type(value).__name__} doesn't come back as it was")
         raise BadState(
             f"{model.__name__}{path} doesn't survive the round trip through JSON: {reason}. Give the field a type that "
             "pydantic can restore, or keep a reference",
@@ -75,15 +91,38 @@ def store(state: BaseModel) -> Stored:
     return Stored(stored, text)
 
 
-def merge(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping[str, Any]) -> JSON:
+def read_logs(state: BaseModel) -> None:
+    """Read all that its logs hold. Raises LogDamaged, LogUnfit."""
+    for _, log in _logs(state):
+        list(log)
+
+
+def sealed(model: type[BaseModel], stored: Stored) -> Stored:
+    """The same, with what has become long of its logs in chunks."""
+    state, blobs = dict(stored.state), dict(stored.blobs)
+    for name in logs_of(model):
+        if name in state:
+            parts, more = chunks.seal(chunks.parts_of(state[name]))
+            if more:
+                state[name] = chunks.written(parts)
+                blobs |= more
+    return Stored(state, _encode_plain(state, model.__name__), blobs) if blobs else stored
+
+
+def merge(
+    model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping[str, Any], fetch: Fetch | None = None
+) -> JSON:
     """The new state, see `merged`."""
-    return merged(model, before, copy, update).state
+    return merged(model, before, copy, update, fetch).state
 
 
-def merged(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping[str, Any]) -> Stored:
+def merged(
+    model: type[BaseModel], before: JSON, copy: BaseModel, update: Mapping[str, Any], fetch: Fetch | None = None
+) -> Stored:
     """The new state: `before`, with what the step changed in its copy and with what it returned.
 
-    Raises BadOutcome if one field was changed both ways, BadState if the result doesn't fit the model or JSON.
+    Raises BadOutcome if one field was changed both ways, BadState if the result doesn't fit the model or JSON. fetch:
+    see `store`.
     """
     fields = model.model_fields
     if model.model_config.get("extra") != "allow":
@@ -92,51 +131,35 @@ def merged(model: type[BaseModel], before: JSON, copy: BaseModel, update: Mappin
                 raise BadState(
                     f"{model.__name__} has no field {name!r}; it has {', '.join(fields)}", path=pointer(name)
                 )
-    changed = _fields(copy)
+    changed = fields_of(copy)
     if update and not _untouched(before, copy, update):
-        _refuse_changed_both_ways(before, _fields(load(model, before)), changed, update)
+        _refuse_changed_both_ways(before, fields_of(load(model, before, None, fetch)), changed, update)
     whole = {**changed, **update}
-    return store(_made(model, whole, lambda: model.model_validate(whole, by_name=True, by_alias=False)))
+    made = _made(model, whole, lambda: model.model_validate(whole, by_name=True, by_alias=False))
+    return store(made, fetch)
 
 
 def changes(model: type[BaseModel], returned: BaseModel) -> dict[str, Any]:
     """A whole state that a step returned, as an update of every field."""
     if not isinstance(returned, model):
         raise BadOutcome(f"the step returned a {type(returned).__name__}, its state is a {model.__name__}")
-    return _fields(returned)
+    return fields_of(returned)
 
 
 def refuse_what_json_lacks(value: Any, name: str = "") -> None:
     """Raise BadState for NaN, an infinity, a lone surrogate, a key or value that is no JSON at all, with its path."""
-    if (found := _unfit(value)) is not None:
+    if (found := unfit(value)) is not None:
         path, reason = found
         raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path)
     _encode(value, name)
 
 
-def pointer(key: object) -> str:
-    """One step of a JSON pointer (RFC 6901): `/name`, with `~` and `/` escaped."""
-    return "/" + str(key).replace("~", "~0").replace("/", "~1")
-
-
-def _fields(state: BaseModel) -> dict[str, Any]:
-    return {**{name: getattr(state, name) for name in type(state).model_fields}, **(state.model_extra or {})}
-
-
-def _children(value: Any) -> Iterable[tuple[Any, Any]]:
-    """What is one step of a path below the value."""
-    if isinstance(value, BaseModel):
-        return _fields(value).items()
-    if isinstance(value, Mapping):
-        return value.items()
-    return enumerate(value) if isinstance(value, list | tuple) else ()
-
-
 def _untouched(before: JSON, copy: BaseModel, names: Iterable[str]) -> bool:
     """Whether these fields of the copy are still written as they were: quick to say, without making the model again."""
     try:
-        written = copy.model_dump(mode="json", include=set(names), by_alias=False, round_trip=True, warnings=False)
-    except _UNSERIALISABLE:
+        with storing():
+            written = copy.model_dump(mode="json", include=set(names), by_alias=False, round_trip=True, warnings=False)
+    except UNSERIALISABLE:
         return False
     return all(n in before and n in written and _difference(before[n], written[n]) is None for n in names)
 
@@ -158,7 +181,7 @@ def _encode(value: Any, name: str) -> str:
     try:
         return json_text.strictly(value)
     except (TypeError, ValueError, RecursionError) as error:
-        path, reason = _unfit(value) or ("", str(error))
+        path, reason = unfit(value) or ("", str(error))
         raise BadState(f"{name}{path or '/'} can't be JSON: {reason}", path=path) from None
 
 
@@ -166,27 +189,35 @@ def _encode_plain(value: Any, name: str) -> str:
     """The same, quicker, of what has JSON's types already: only numbers that are none are still looked for."""
     try:
         return json_text.write(value)
-    except (*_UNSERIALISABLE, TypeError):
+    except (*UNSERIALISABLE, TypeError):
         return _encode(value, name)  # which says where
 
 
-def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: str) -> BaseModel:
-    return _made(model, stored, lambda: model.model_validate_json(text, by_name=True, by_alias=False))
+def _from_json(model: type[BaseModel], stored: Mapping[str, Any], text: str, fetch: Fetch | None = None) -> BaseModel:
+    with nullcontext() if fetch is None else loading(fetch):
+        return _made(model, stored, lambda: model.model_validate_json(text, by_name=True, by_alias=False))
 
 
 def _made(model: type[BaseModel], given: Mapping[str, Any], make: Callable[[], BaseModel]) -> BaseModel:
     try:
-        return make()
+        made = make()
     except ValidationError as error:
         raise _refused(model, given, error) from None
     except Exception as error:  # a user's validator may raise anything
         raised = traceback.format_exception_only(error)[-1].strip()
         raise BadState(f"{model.__name__}: its validation raised {raised}") from error
+    for name, log in _logs(made):
+        log.named(name)
+    return made
+
+
+def _logs(state: BaseModel) -> Iterator[tuple[str, Log[Any]]]:
+    return ((name, log) for name in logs_of(type(state)) if isinstance(log := getattr(state, name), Log))
 
 
 def _refused(model: type[BaseModel], given: Mapping[str, Any], error: ValidationError) -> BadState:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    if first["type"] == "json_invalid" and (found := _unfit(given)) is not None:  # such as a number with 5,000 digits
+    if first["type"] == "json_invalid" and (found := unfit(given)) is not None:  # such as a number with 5,000 digits
         return BadState(f"{model.__name__}{found[0] or '/'} can't be JSON: {found[1]}", path=found[0])
     path = _path(first["loc"], given, is_missing=first["type"] == "missing")
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
@@ -197,74 +228,10 @@ def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> s
     """Pydantic's location as a JSON pointer: the tags of unions in it are no part of the JSON."""
     path = ""
     for part in location:
-        below = {str(key): item for key, item in _children(value)}
+        below = {str(key): item for key, item in children(value)}
         if str(part) in below:
             path, value = path + pointer(part), below[str(part)]
     return path + pointer(location[-1]) if is_missing else path
-
-
-# ------------------------------------------------------------------------------------------------ finding the culprit
-def _unfit(value: Any) -> tuple[str, str] | None:
-    """The path of the first value that JSON can't hold, and why."""
-    try:
-        return _first_unfit(value)
-    except RecursionError:
-        return "", "it is nested too deeply, or contains itself"
-
-
-def _first_unfit(value: Any) -> tuple[str, str] | None:
-    flaw = _flaw(value)
-    if flaw is not None:
-        return "", flaw
-    for key, item in _children(value):
-        if isinstance(value, Mapping):
-            flaw = _flaw(key) if isinstance(key, str) else f"a {type(key).__name__} is no text"
-            if flaw is not None:
-                return "", f"its key {key!r}: {flaw}"
-        if (found := _first_unfit(item)) is not None:
-            return pointer(key) + found[0], found[1]
-    return None
-
-
-def _flaw(value: Any) -> str | None:
-    """Why this value, apart from those inside of it, is no JSON."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{value} is not a JSON number"
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            return f"a lone surrogate at position {error.start} is no Unicode text"
-    elif isinstance(value, int):
-        try:
-            str(value)
-        except ValueError:
-            return f"an integer of {value.bit_length()} bits is too long to be written"
-    elif not (value is None or isinstance(value, float | Mapping | list | tuple)):
-        return f"a {type(value).__name__} is no JSON value"
-    return None
-
-
-def _unserialisable(state: BaseModel) -> str:
-    """The path of the first value that pydantic can't write as JSON."""
-    for name, value in _fields(state).items():
-        try:
-            state.model_dump(mode="json", include={name}, warnings=False)
-        except _UNSERIALISABLE:
-            try:
-                return pointer(name) + _unserialisable_below(value)
-            except RecursionError:
-                return pointer(name)
-    return ""
-
-
-def _unserialisable_below(value: Any) -> str:
-    for key, item in _children(value):
-        try:
-            to_jsonable_python(item)
-        except _UNSERIALISABLE:
-            return pointer(key) + _unserialisable_below(item)
-    return ""
 
 
 def _all_scalars(a: Iterable[Any], b: Iterable[Any]) -> bool:
@@ -280,9 +247,14 @@ def _difference(a: Any, b: Any) -> tuple[str, Any] | None:
         alike = kind is type(b) or {kind, type(b)} == {int, float}  # a default of 0 for a float is the same value
         return None if alike and a == b else ("", a)
     if isinstance(a, BaseModel) and kind is type(b):
-        a, b = _fields(a), _fields(b)
-    if isinstance(a, Mapping) and isinstance(b, Mapping) and a.keys() == b.keys():
-        pairs: Iterable[tuple[Any, Any, Any]] = ((key, a[key], b[key]) for key in a)
+        a, b = fields_of(a), fields_of(b)
+    if isinstance(a, Log) and isinstance(b, Log):
+        at = a.shared(b)
+        if len(a) != len(b):
+            return "", a
+        pairs: Iterable[tuple[Any, Any, Any]] = zip(count(at), a.from_number(at), b.from_number(at), strict=False)
+    elif isinstance(a, Mapping) and isinstance(b, Mapping) and a.keys() == b.keys():
+        pairs = ((key, a[key], b[key]) for key in a)
     elif isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
         if a == b and _all_scalars(a, b):  # much the most of what is long, and compared without a look at each
             return None

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel
 
 from keepstep.steps import state as states
+from keepstep.steps.chunks import Fetch
 from keepstep.steps.definition import check_name, where
-from keepstep.steps.errors import BadState, DefinitionError, UpcastFailed
+from keepstep.steps.errors import BadState, DatabaseUnavailable, DefinitionError, UpcastFailed
+from keepstep.steps.log import loading
 
 if TYPE_CHECKING:
     from keepstep.steps.workflow import Workflow
@@ -140,6 +142,8 @@ class Upcasts:
         name = getattr(upcaster, "__name__", "the upcaster")
         try:
             made = upcaster(json.loads(json.dumps(stored)))
+        except DatabaseUnavailable:  # while it read a log
+            raise
         except Exception as error:
             path = states.pointer(error.args[0]) if isinstance(error, KeyError) and error.args else ""
             raised = f"{name}() raised {type(error).__name__}: {error}"
@@ -174,16 +178,24 @@ class Loaded(NamedTuple):
 
 
 def load(
-    workflow: Workflow, stored: states.JSON, version: int, text: str | None = None, *, step: str | None = None
+    workflow: Workflow,
+    stored: states.JSON,
+    version: int,
+    text: str | None = None,
+    *,
+    step: str | None = None,
+    fetch: Fetch | None = None,
 ) -> Loaded:
     """Bring a stored state of any version to the present one. BadState names versions and path.
 
-    text: of what is stored, where it is known. step: where the case stands: a branch's item must be the step's.
+    text: of what is stored, where it is known. step: where the case stands: a branch's item must be the step's. fetch:
+    reads the state's logs.
     """
-    before = workflow.upcasts.state(stored, version, step)
+    with loading(fetch):
+        before = workflow.upcasts.state(stored, version, step)
     try:
         text = text if text and before is stored else states.text_of(before, workflow.state.__name__)
-        state = states.load(workflow.state, before, text)
+        state = states.load(workflow.state, before, text, fetch)
         workflow.check_item(step, state)
         return Loaded(before, state, text)
     except BadState as error:
@@ -192,16 +204,18 @@ def load(
         raise BadState(f"{error} (stored as version {version}{upcast})", path=error.path) from error.__cause__
 
 
-def why_no_payload(workflow: Workflow, stored: states.JSON, version: int, field: str, payload: Any) -> str | None:
+def why_no_payload(
+    workflow: Workflow, stored: states.JSON, version: int, field: str, payload: Any, fetch: Fetch | None = None
+) -> str | None:
     """Why a state of an older version could not be loaded with this payload in the field; None if it could.
 
     None, too, if it can't be loaded without it: then the payload isn't to blame.
     """
     try:
-        load(workflow, {**stored, field: payload}, version)
+        load(workflow, {**stored, field: payload}, version, fetch=fetch)
     except BadState as error:
         try:
-            load(workflow, stored, version)
+            load(workflow, stored, version, fetch=fetch)
         except BadState:
             return None
         return str(error)

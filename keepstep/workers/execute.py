@@ -6,17 +6,29 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel
 
 from keepstep.checkpoint import nodes, recovery, waits
+from keepstep.checkpoint.blobs import fetching
 from keepstep.checkpoint.claims import Claim, claim, tighten
 from keepstep.checkpoint.mask import mask
 from keepstep.checkpoint.ring import Delivery, Ring
 from keepstep.steps import upcasts
 from keepstep.steps.call import Call
-from keepstep.steps.decide import IN_DOUBT, Decision, View, decide, describe, exhausted, hold, passed_over
+from keepstep.steps.decide import (
+    IN_DOUBT,
+    Decision,
+    View,
+    decide,
+    describe,
+    exhausted,
+    hold,
+    passed_over,
+    unreadable,
+)
 from keepstep.steps.doubt import verified
 from keepstep.steps.errors import BadState
 from keepstep.steps.moves import Status
@@ -175,15 +187,17 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
         return hold("damaged checkpoint", mask(engine.db, claimed.delivery.case, workflow.secrets).json(damage))
     if step is None and claimed.step not in workflow.removed:
         return _unknown_step(engine, claimed, list(workflow.steps))
+    fetch = partial(patient(COMMIT), fetching(engine.db.all, claimed.delivery.case))  # a connection for its moment only
     try:
         before, state, text = upcasts.load(
-            workflow, claimed.state, claimed.schema_version, claimed.text, step=claimed.step
+            workflow, claimed.state, claimed.schema_version, claimed.text, step=claimed.step, fetch=fetch
         )
     except BadState as error:
         hidden = mask(engine.db, claimed.delivery.case, workflow.secrets)  # an older version may have had other secrets
-        return hold("the stored state doesn't fit the model", hidden.json(describe(error)))
+        unfit = unreadable(error) or hold("the stored state doesn't fit the model", describe(error))
+        return replace(unfit, error=hidden.json(unfit.error))
     if step is None:
-        return passed_over(workflow, claimed.step, state, in_doubt=claimed.doubt is not None)
+        return passed_over(workflow, claimed.step, state, in_doubt=claimed.doubt is not None, fetch=fetch)
     cover = (lambda: Cover.of(workflow.secrets, before, state)) if workflow.secrets else None
     view = View(
         workflow=workflow,
@@ -194,6 +208,7 @@ def _work(engine: Engine, claimed: Claim, transaction: Transaction | None) -> De
         elapsed=claimed.elapsed,
         verifications=claimed.verifications,
         settling=engine.settings.settling_seconds,
+        fetch=fetch,
     )
     call = make_call(claimed, engine.db, max_bytes=engine.settings.max_state_bytes, cover=cover)
     if claimed.doubt is not None:

@@ -13,8 +13,10 @@ from typing import Any
 
 from keepstep.checkpoint import codec
 from keepstep.steps.branches import Branches
+from keepstep.steps.chunks import Fetch
 from keepstep.steps.errors import BadSetting, DefinitionError, KeepstepError, UnknownWorkflow
 from keepstep.steps.field import why_not
+from keepstep.steps.log import loading
 from keepstep.steps.upcasts import load, why_no_payload
 from keepstep.steps.workflow import Workflow
 
@@ -93,17 +95,19 @@ class Registry:
         payload: object,
         version: int,
         state: Callable[[], Mapping[str, Any]],
+        fetch: Fetch,
     ) -> str | None:
         """Why a signal's payload can't be this field of a state of this version; None if it can.
 
-        None, too, if the code isn't loaded or older than the state. state: reads it, if its version is an older one.
+        None, too, if the code isn't loaded or older than the state. state: reads it, if its version is an older one;
+        fetch: reads its logs.
         """
         known = self._workflows.get(workflow)
         if field is None or known is None or version > known.schema_version:
             return None
         if version == known.schema_version:
             return why_not(known.state, field, payload)
-        return why_no_payload(known, dict(state()), version, field, payload)
+        return why_no_payload(known, dict(state()), version, field, payload, fetch)
 
     def upcast_payload(self, workflow: str, signal: str, payload: Any, version: int, to: int) -> Any:
         """A payload of an older version as the workflow's code of version `to` has it. Raises UpcastFailed."""
@@ -116,15 +120,16 @@ class Registry:
         return result if known is None else known.upcasts.result(step, result, version)
 
     def with_field(
-        self, workflow: str, step: str, state: Mapping[str, Any], version: int, field: str, value: Any
+        self, workflow: str, step: str, state: Mapping[str, Any], version: int, field: str, value: Any, fetch: Fetch
     ) -> Mapping[str, Any]:
         """The state of a case at this step, as the loaded code has it, with this value in the field.
 
-        Raises BadState if it can't be loaded, UnknownWorkflow.
+        fetch: reads the state's logs. Raises BadState if it can't be loaded, UnknownWorkflow.
         """
         known = self.get(workflow)
-        before = known.upcasts.state(dict(state), version, step)
-        return load(known, {**before, field: value}, known.schema_version, step=step).before
+        with loading(fetch):
+            before = known.upcasts.state(dict(state), version, step)
+        return load(known, {**before, field: value}, known.schema_version, step=step, fetch=fetch).before
 
     def __iter__(self) -> Iterator[Workflow]:
         return iter(self._workflows.values())

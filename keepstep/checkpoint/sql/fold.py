@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
+from keepstep.steps.chunks import NODE
+
 # Live cases of the workflow that have twice as many checkpoints as they are to keep. Those of rewinds don't count.
 LONG = text("""
 select h.id from keepstep.heads h
@@ -43,7 +45,16 @@ delete from keepstep.signals where case_id = :id and consumed_seq < :point and s
 # A running step may be about to write a checkpoint with a value that none names at the moment.
 LOCK_IDLE = text("select 1 from keepstep.heads where id = :id and status <> 'running' for update skip locked")
 
-UNNAMED_BLOBS = text("""
-delete from keepstep.blobs b where case_id = :id and not exists (
-  select from keepstep.checkpoints c where c.case_id = :id and strpos(c.payload::text, b.digest) > 0)
+# Named by a checkpoint, or by a node of a log that is named itself; see keepstep.steps.chunks. What only looks like a
+# digest spares a value that could go, and does no harm.
+UNNAMED_BLOBS = text(rf"""
+with recursive named (digest) as (
+  select m.found[1] from keepstep.checkpoints c, regexp_matches(c.payload::text, '[0-9a-f]{{64}}', 'g') m (found)
+   where c.case_id = :id
+  union
+  select m.found[1] from named n join keepstep.blobs b on b.case_id = :id and b.digest = n.digest
+   cross join lateral regexp_matches(
+     case when json_typeof(b.value) = 'object' then b.value ->> '{NODE}' end, '[0-9a-f]{{64}}', 'g') m (found)
+)
+delete from keepstep.blobs b where case_id = :id and not exists (select from named n where n.digest = b.digest)
 """)

@@ -40,10 +40,12 @@ OLDEST = text("""
 select seq from keepstep.checkpoints where case_id = :id and back_to is null order by seq limit 1
 """)
 
-# How much there is to read for it, large values included.
+# How much there is to read for it, large values included, if it names any.
 CHAIN_BYTES = text("""
 select sum(octet_length(c.payload::text))
-       + (select coalesce(sum(octet_length(value::text)), 0) from keepstep.blobs b where b.case_id = :id)
+       + case when bool_or(strpos(c.payload::text, '"$blob"') > 0)
+              then (select coalesce(sum(octet_length(value::text)), 0) from keepstep.blobs b where b.case_id = :id)
+              else 0 end
   from keepstep.checkpoints c
  where c.case_id = :id and c.seq <= :seq
    and c.seq >= (select max(seq) from keepstep.checkpoints s where s.case_id = :id and s.seq <= :seq and s.is_snapshot)

@@ -13,5 +13,10 @@ select name, max(into_field) as into_field from keepstep.waits where case_id = :
  group by name having count(distinct coalesce(into_field, '')) = 1
 """)
 
+# What is apart and could be items of a log: lists.
+CHUNKS = text("""
+select value::text as value from keepstep.blobs where case_id = :id and json_typeof(value) = 'array'
+""")
+
 # All that its states ever held.
 PAYLOADS = text("select payload::text as payload from keepstep.checkpoints where case_id = :id order by seq")

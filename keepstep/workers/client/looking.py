@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from keepstep.checkpoint import delta, fan_reads, ledger, nodes, reads
+from keepstep.checkpoint import fan_reads, ledger, nodes, reads
 from keepstep.checkpoint.delta import Operation
 from keepstep.checkpoint.erasure import unknown
 from keepstep.checkpoint.facts import facts
@@ -27,9 +27,12 @@ from keepstep.workers.client.connected import Connected, name_of
 class Looking(Connected):
     """The part of the client that looks."""
 
-    def get(self, workflow: str | Workflow, thread_id: str) -> Case:
-        """The case with its state. Raises UnknownCase."""
-        case = reads.get(self.db, self._id(workflow, thread_id))
+    def get(self, workflow: str | Workflow, thread_id: str, *, last: int | None = None) -> Case:
+        """The case with its state. Raises UnknownCase.
+
+        last: of each `Log` only so many items, behind a text that counts those before; None reads all of them.
+        """
+        case = reads.get(self.db, self._id(workflow, thread_id), last=last)
         if case is None:
             raise unknown(self.db, name_of(workflow), thread_id)
         return case
@@ -86,7 +89,9 @@ class Looking(Connected):
     def state(self, workflow: str | Workflow, thread_id: str, *, seq: int | None = None) -> dict[str, Any]:
         """The state as checkpoint `seq` left it, by default the latest. Raises UnknownCase, UnknownCheckpoint."""
         case = self._find(workflow, thread_id)
-        return self._state(case, case.seq if seq is None else seq)
+        at = case.seq if seq is None else seq
+        self._refuse_unknown(case, at)
+        return reads.state_at(self.db, case.id, at)
 
     def diff(self, workflow: str | Workflow, thread_id: str, a: int, b: int) -> Sequence[Operation]:
         """What changed in the state from checkpoint `a` to `b`, as RFC 6902 operations.
@@ -94,7 +99,9 @@ class Looking(Connected):
         Raises UnknownCase, UnknownCheckpoint.
         """
         case = self._find(workflow, thread_id)
-        return delta.diff(self._state(case, a), self._state(case, b))
+        for seq in (a, b):
+            self._refuse_unknown(case, seq)
+        return reads.changes(self.db, case.id, a, b)
 
     def mask(self, workflow: str | Workflow, thread_id: str) -> Mask:
         """What hides the case's secret fields, and their values, in whatever is shown of it."""
@@ -153,7 +160,6 @@ class Looking(Connected):
             raise unknown(self.db, name_of(workflow), thread_id)
         return case
 
-    def _state(self, case: Case, seq: int) -> dict[str, Any]:
+    def _refuse_unknown(self, case: Case, seq: int) -> None:
         if not reads.oldest(self.db, case.id) <= seq <= case.seq:
             raise UnknownCheckpoint(case.workflow, case.thread_id, seq, case.seq)
-        return reads.state_at(self.db, case.id, seq)
