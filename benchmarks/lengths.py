@@ -202,7 +202,7 @@ class Case:
     def load(self) -> float:
         """Seconds to claim and to load; it is given back by hand."""
         began = time.perf_counter()
-        upcasts.load(flow, self.claim().state or {}, 1, None, fetching(self._db.all, self._id))
+        upcasts.load(flow, self.claim().state or {}, 1, fetch=fetching(self._db.all, self._id))
         took = time.perf_counter() - began
         self._db.run(sa.text("update keepstep.heads set status = 'queued', lease = null"), {})
         return took
@@ -211,7 +211,7 @@ class Case:
         """As a worker does: claim, load, decide, weigh, commit."""
         claimed = self.claim()
         fetch = fetching(self._db.all, self._id)
-        before, copy, text = upcasts.load(flow, claimed.state or {}, claimed.schema_version, claimed.text, fetch)
+        before, copy, text = upcasts.load(flow, claimed.state or {}, claimed.schema_version, claimed.text, fetch=fetch)
         assert isinstance(copy, Grown)
         found = flow.find("step")
         assert found is not None

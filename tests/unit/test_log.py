@@ -453,7 +453,7 @@ def test_an_upcaster_may_leave_move_read_and_replace_a_log() -> None:
     from keepstep.steps.upcasts import load
 
     store = filled(20)
-    loaded = load(workflow, store.state, 1, None, store.fetch).state
+    loaded = load(workflow, store.state, 1, fetch=store.fetch).state
     assert isinstance(loaded, Renamed)
     assert (loaded.counts, loaded.doubled) == (list(range(20)), [2 * n for n in range(20)])
     assert list(Log.of([1, 2])) == [1, 2]
