@@ -149,7 +149,7 @@ def perform(engine: Engine, ran: Ran, inline: Inline, batch: Batch | None = None
 def deliver(engine: Engine, case: UUID) -> Ring | None:
     """Match the case's waits with the signals that were there before; the message to send."""
     limit = engine.settings.max_state_bytes
-    ring = waits.deliver(engine.db, case, engine.registry, max_bytes=limit)
+    ring: Ring | None = patient(CLAIM)(waits.deliver, engine.db, case, engine.registry, max_bytes=limit)
     if ring is None:
         branches.look_above(engine, case)  # the wait may have been a branch's last step
     return ring
