@@ -24,7 +24,7 @@ demo: $(STAMP) ## the main job: 42 steps, a worker killed at step 34, an approva
 dev: $(STAMP) ## PostgreSQL, Valkey, workers and Flower in the foreground
 	@$(RUN)/keepstep dev
 
-test: $(STAMP) ## every test but the long ones, on real servers, in about five minutes
+test: $(STAMP) ## every test but the long ones, on real servers, in under five minutes
 	@$(RUN)/pytest -n $(JOBS) --dist loadgroup -m "not slow"
 
 test-unit: $(STAMP) ## the pure tests only
