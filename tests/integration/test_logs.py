@@ -21,6 +21,7 @@ from keepstep.monitor import case_page
 from keepstep.steps import chunks
 from keepstep.steps.errors import BadPayload, CaseConflict, LogDamaged
 from keepstep.testing import NotReached, Runner
+from keepstep.workers import batch
 from keepstep.workers.check import check
 from keepstep.workers.execute import execute_batch
 from keepstep.workers.registry import Registry
@@ -102,7 +103,11 @@ def test_nothing_is_read_to_append_and_what_is_new_goes_with_the_commit(runner: 
     assert len([one for one in all_said if "insert into keepstep.checkpoints" in one]) == 40
 
 
-def test_a_batch_reads_nothing_and_writes_what_is_new_of_all_at_once(runner: Runner, db: Database) -> None:
+def test_a_batch_reads_nothing_and_writes_what_is_new_of_all_at_once(
+    runner: Runner, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "SLOW", 60.0)  # a busy machine would have them part
+    monkeypatch.setattr(batch, "TOGETHER", 60.0)
     cases = [runner.start("talking", f"A{n}", {"until": 30}) for n in range(8)]
     ids = [runner.get(case).id for case in cases]
     said = seen(db)
