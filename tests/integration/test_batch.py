@@ -77,8 +77,9 @@ def test_a_setting_keeps_each_by_itself(client: Client, start_worker, db: Databa
     assert largest(db) == 1
 
 
-def test_who_turns_out_slow_holds_nobody(client: Client, start_worker, trace: Trace, db: Database) -> None:
-    start_worker(env=ENV, concurrency=2)
+@pytest.mark.parametrize("inline", ["0", "1.4"])
+def test_who_turns_out_slow_holds_nobody(client: Client, start_worker, trace: Trace, db: Database, inline: str) -> None:
+    start_worker(env={**ENV, "KEEPSTEP_INLINE_SECONDS": inline}, concurrency=2)
     warm(client)
     slow = {"B7": {"how": "sleep", "seconds": 1.9}}
     client.start_many("crowd", {f"B{i}": slow.get(f"B{i}", {}) for i in range(CASES)})
@@ -190,19 +191,6 @@ def test_those_that_go_on_inline_do_so_together(client: Client, start_worker, tr
         kept(client, trace, f"I{i}")
     assert 2 < largest(db) <= 16
     assert attempts(db) == {1}
-
-
-def test_who_turns_out_slow_inline_holds_nobody(client: Client, start_worker, trace: Trace, db: Database) -> None:
-    start_worker(env={**ENV, "KEEPSTEP_INLINE_SECONDS": "1.4"}, concurrency=2)
-    warm(client)
-    slow = {"B7": {"how": "sleep", "seconds": 1.9}}
-    client.start_many("crowd", {f"B{i}": slow.get(f"B{i}", {}) for i in range(CASES)})
-    eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES - 1, 30)
-    assert client.get("crowd", "B7").step == "s4", "the others are done while it sleeps"
-    client.wait("crowd", "B7", 20)
-    for i in range(CASES):
-        kept(client, trace, f"B{i}")
-    assert attempts(db) == {1}, "what was given back had not begun"
 
 
 @pytest.mark.parametrize("inline", ["0", "1.4"])
