@@ -74,10 +74,16 @@ class Batch:
 
     def part_if_slow(self) -> None:
         """When the present step takes long: commit what is done, and let others have what has not begun."""
+        if not self._is_slow():  # nearly always, and then the lock isn't taken from the one who works
+            return
         with self._lock:
-            if self._since is not None and time.monotonic() - self._since > SLOW:
+            if self._is_slow():
                 self._commit()
                 self._give_back()
+
+    def _is_slow(self) -> bool:
+        since = self._since
+        return since is not None and time.monotonic() - since > SLOW
 
     def finish(self, *, goes_on: bool = True) -> None:
         """Commit what is done, and give back what has not begun. goes_on: whether next steps may be taken at all."""
@@ -158,7 +164,7 @@ class _Watch:
 
     def _look(self, there: threading.Event) -> None:
         idle = 0
-        while there.wait():
+        while True:
             time.sleep(LOOK)
             batch = self._batch
             idle = idle + 1 if batch is None else 0
@@ -166,8 +172,9 @@ class _Watch:
                 self._part(batch)
             elif idle * LOOK > IDLE:
                 there.clear()
-                if self._batch is not None:  # one came just now
-                    there.set()
+                if self._batch is None:  # else one came just now
+                    there.wait()
+                idle = 0
 
     def _part(self, batch: Batch) -> None:
         try:

@@ -22,13 +22,16 @@ AT_ONCE = 4
 
 
 class _Open(NamedTuple):
-    """An open line. client: None where the broker is not Redis. turns: one for each push that may go on now."""
+    """An open line. client: None where the broker is not Redis. turns: one for each push that may go on now. idle: the
+    connections to Redis that nobody is using just now.
+    """
 
     pid: int
     connection: Any
     channel: Any
     client: Any
     turns: threading.Semaphore
+    idle: list[Any]
 
 
 class Line:
@@ -95,7 +98,7 @@ class Line:
                 connection = self._app.connection_for_write()
                 channel: Any = connection.default_channel
                 client = channel._create_client() if isinstance(channel, Channel) else None
-                line = self._held = _Open(os.getpid(), connection, channel, client, threading.Semaphore(AT_ONCE))
+                line = self._held = _Open(os.getpid(), connection, channel, client, threading.Semaphore(AT_ONCE), [])
             return line
 
     @contextmanager
@@ -115,15 +118,24 @@ class Line:
 
 
 def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first: bool) -> None:
-    name = line.channel._q_for_pri
-    if len(messages) == 1 and not first:
-        [((queue, priority), bodies)] = messages.items()
-        line.client.lpush(name(queue, priority), *bodies)
-        return
-    with line.client.pipeline(transaction=False) as pipe:
-        for (queue, priority), bodies in messages.items():
-            if first:
-                pipe.rpush(name(queue, priority), *reversed(bodies))
-            else:
-                pipe.lpush(name(queue, priority), *bodies)
-        pipe.execute()
+    """One round trip, on a connection of the client's pool: what the client itself does around a command, measuring and
+    trying again, costs more than all the rest of a message.
+    """
+    prefix, name = line.channel.global_keyprefix or "", line.channel._q_for_pri
+    commands = [
+        ("RPUSH", prefix + name(*where), *reversed(bodies)) if first else ("LPUSH", prefix + name(*where), *bodies)
+        for where, bodies in messages.items()
+    ]
+    try:
+        redis = line.idle.pop()
+    except IndexError:
+        redis = line.client.connection_pool.get_connection()
+    try:
+        redis.send_packed_command(redis.pack_commands(commands))
+        for _ in commands:
+            redis.read_response()
+    except BaseException:
+        redis.disconnect()  # whatever it still had to say
+        raise
+    finally:
+        line.idle.append(redis)

@@ -27,6 +27,7 @@ from keepstep.workers.heartbeat import ChildHeartbeat, ThreadHeartbeat
 from keepstep.workers.preflight import refuse_green_threads, wait_for_schema, warn_of_idle_queues
 from keepstep.workers.shutdown import Shutdown
 from keepstep.workers.sweep import Sweep
+from keepstep.workers.timers import TIDY, forget_cancelled
 
 REFRESH = 0.2
 """Seconds after which a pool process that has just been started is watched."""
@@ -64,6 +65,7 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
             if hub is not None and pool is not None and hasattr(pool, "maintain_pool"):
                 # every five seconds is Celery's own: until then a dead process's message takes up the worker's room
                 hub.call_repeatedly(MAINTAIN, pool.maintain_pool)
+                hub.call_repeatedly(TIDY, partial(forget_cancelled, hub.timer))
 
         def told_to_end(self, how: str = "", **_: Any) -> None:
             """SIGTERM has come; nothing more is taken, and the steps in flight have their time."""

@@ -178,9 +178,11 @@ def _weighed(engine: Engine, claimed: Claim, decision: Decision) -> tuple[Decisi
 
 
 def _log(claimed: Claim, decision: Decision) -> None:
+    level = logging.WARNING if decision.move in ("hold", "fail", "back_off", "defer") else logging.INFO
+    if not log.isEnabledFor(level):
+        return
     target = f" -> {decision.target.step}" if decision.target else ""
     why = f": {decision.error.get('message')}" if decision.error else ""
-    level = logging.WARNING if decision.move in ("hold", "fail", "back_off", "defer") else logging.INFO
     extra = {
         "workflow": claimed.workflow,
         "thread_id": claimed.thread_id,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from celery import Celery
+from redis import Redis
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from keepstep.config.celery_options import celery_options
@@ -18,12 +21,16 @@ MESSAGE = {("line", 0): ["a message"]}
 
 @pytest.fixture
 def line(broker_url: str) -> Iterator[Line]:
-    app = Celery("line", set_as_current=False)
-    app.conf.update(celery_options(read_settings(broker_url=broker_url)))
-    app.conf.broker_transport_options = {**app.conf.broker_transport_options, "socket_timeout": 0.2}
-    line = Line(app)
+    line = Line(app_of(broker_url, socket_timeout=0.2))
     yield line
     line.close()
+
+
+def app_of(broker_url: str, **options: Any) -> Celery:
+    app = Celery("line", set_as_current=False)
+    app.conf.update(celery_options(read_settings(broker_url=broker_url)))
+    app.conf.broker_transport_options = {**app.conf.broker_transport_options, **options}
+    return app
 
 
 def refused(line: Line) -> list[RedisTimeoutError]:
@@ -57,3 +64,41 @@ def test_behind_one_who_finds_no_broker_nobody_queues_up(line: Line) -> None:
     with line._lock:
         assert refused(line)
     assert not refused(line)
+
+
+def test_messages_of_several_lists_go_out_in_order_and_first_ones_to_the_end_where_they_are_taken(
+    line: Line, broker_url: str
+) -> None:
+    line.push({("line", 0): ["a", "b"], ("line", 3): ["c"]})
+    line.push({("line", 0): ["x", "y"]}, first=True)
+    with Redis.from_url(broker_url, decode_responses=True) as redis:
+        assert redis.lrange("line", 0, -1) == ["b", "a", "y", "x"], "taken from the right: x, y, a, b"
+        assert redis.lrange("line\x06\x163", 0, -1) == ["c"]
+
+
+def test_a_key_prefix_is_the_broker_s_own(broker_url: str) -> None:
+    line = Line(app_of(broker_url, global_keyprefix="ours:"))
+    line.push(MESSAGE)
+    with Redis.from_url(broker_url) as redis:
+        assert redis.llen("ours:line") == 1
+    line.close()
+
+
+def test_a_connection_that_the_broker_has_closed_is_replaced_and_nothing_is_sent_twice(
+    line: Line, broker_url: str
+) -> None:
+    line.push(MESSAGE)
+    with Redis.from_url(broker_url) as redis:
+        redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        line.push(MESSAGE)
+        assert redis.llen("line") == 2
+
+
+def test_after_a_refusal_the_next_push_goes_through(line: Line, broker_url: str) -> None:
+    with Redis.from_url(broker_url) as redis:
+        redis.set("line", "no list")
+        with pytest.raises(ResponseError):
+            line.push({("line", 0): ["a"], ("other", 0): ["b"]})
+        redis.delete("line")
+        line.push(MESSAGE)
+        assert redis.llen("line") == 1
