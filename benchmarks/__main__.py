@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -26,13 +25,15 @@ from benchmarks import (
     pruning,
     recovery,
     speed,
+    vacuum,
     waiting,
 )
 from benchmarks.shape import ROOT, Shape
 from benchmarks.sheet import Sheet
+from benchmarks.tables import TABLES
 
 PARTS = ("speed", "costs", "waiting", "mixed", "growth", "lengths", "pruning", "backlog", "branches", "loops")
-PARTS += ("parents", "check", "recovery")
+PARTS += ("parents", "check", "vacuum", "recovery")
 DEFAULT = ("speed", "costs", "waiting", "recovery")
 LISTS = {"pools": "prefork,threads,solo", "waits": "0,20,200"}
 
@@ -72,32 +73,34 @@ def main(
         match part:
             case "speed":
                 each = [(pool, wait) for wait in milliseconds for pool in named]
-                bench.run(part, _speed(), each, lambda s, p, w: speed.measure(s, p, w, cases=cases), _speed_row)
+                bench.run(part, each, lambda s, p, w: speed.measure(s, p, w, cases=cases))
             case "costs":
-                bench.run(part, _costs(), [(pool,) for pool in named], costs.measure, _costs_row)
+                bench.run(part, [(pool,) for pool in named], costs.measure)
             case "waiting":
-                bench.run(part, _waiting(), [("sync",), ("async",)], waiting.measure, _waiting_row)
+                bench.run(part, [("sync",), ("async",)], waiting.measure)
             case "mixed":
-                bench.run(part, _mixed(), [(named[0], mix) for mix in mixed.MIXES], mixed.measure, _mixed_row)
+                bench.run(part, [(named[0], mix) for mix in mixed.MIXES], mixed.measure)
             case "growth":
-                bench.run(part, _growth(), [(named[0], size) for size in growth.SIZES], growth.measure, _growth_row)
+                bench.run(part, [(named[0], size) for size in growth.SIZES], growth.measure)
             case "lengths":
-                bench.run(part, _lengths(), [(each,) for each in lengths.LENGTHS], lengths.measured, _lengths_row)
+                bench.run(part, [(each,) for each in lengths.LENGTHS], lengths.measured)
             case "pruning":
-                bench.run(part, _pruning(), [(named[0],)], pruning.measure, _pruning_row)
+                bench.run(part, [(named[0],)], pruning.measure)
             case "backlog":
-                bench.run(part, _backlog(), [(named[0],)], backlog.measure, _backlog_row)
+                bench.run(part, [(named[0],)], backlog.measure)
             case "branches":
                 each = [(named[0], kind, count) for count in branches.SIZES for kind in branches.LOADS]
-                bench.run(part, _branches(), each, branches.measure, _branches_row)
+                bench.run(part, each, branches.measure)
             case "loops":
-                bench.run(part, _loops(), [(named[0], most) for most in fanning.LOOPS], branches.loop, _loops_row)
+                bench.run(part, [(named[0], most) for most in fanning.LOOPS], branches.loop)
             case "parents":
-                bench.run(part, _parents(), [(named[0],)], parents.measure, _parents_row)
+                bench.run(part, [(named[0],)], parents.measure)
             case "check":
-                bench.run(part, _check(), [(named[0], kind) for kind in check.KINDS], check.measure, _check_row)
+                bench.run(part, [(named[0], kind) for kind in check.KINDS], check.measure)
+            case "vacuum":
+                bench.run(part, [(kind,) for kind in vacuum.KINDS], vacuum.measure)
             case "recovery":
-                bench.show(part, _recovery(runs), recovery.measure(runs), _recovery_row)
+                bench.show(part, recovery.measure(runs), runs)
 
 
 class Bench:
@@ -110,12 +113,11 @@ class Bench:
     def run(
         self,
         part: str,
-        sheet: Sheet,
         each: Sequence[tuple[Any, ...]],
         measure: Callable[..., Any],
-        row: Callable[[Any], Sequence[object]],
     ) -> None:
         """Each row in each shape, round after round."""
+        sheet, row = TABLES[part].sheet(), TABLES[part].row
         if len(self._shapes) > 1:
             sheet.columns = ["shape", *sheet.columns]
         cells = [(shape, given) for given in each for shape in self._shapes]
@@ -131,8 +133,9 @@ class Bench:
             sheet.rows.append([*named, *_medians([row(figure) for figure in figures])])
         self._print(part, sheet)
 
-    def show(self, part: str, sheet: Sheet, figures: Iterable[Any], row: Callable[[Any], Sequence[object]]) -> None:
-        """What is measured once."""
+    def show(self, part: str, figures: Iterable[Any], *about: object) -> None:
+        """What is measured once. about: for the table's title."""
+        sheet, row = TABLES[part].sheet(*about), TABLES[part].row
         click.echo(part, err=True)
         for figure in figures:
             if self._json:
@@ -158,152 +161,6 @@ def _medians(rows: Sequence[Sequence[object]]) -> list[object]:
         statistics.median([float(str(row[n])) for row in rows]) if isinstance(value, float) else value
         for n, value in enumerate(first)
     ]
-
-
-# ----------------------------------------------------------------------------------------- the tables, and their rows
-def _speed() -> Sheet:
-    return Sheet(
-        title=f"Speed: state of 1 KiB, {os.cpu_count()} cores; the servers run on them too",
-        columns=[
-            "pool, workers × at once",
-            "a step waits, ms",
-            "steps/s",
-            "% of ideal",
-            "ms a step, alone",
-            "queued ms, median",
-            "queued ms, p99",
-            "CPU s per 1,000",
-            "client",
-            "main",
-            "pool",
-            "Redis",
-            "PostgreSQL",
-            "MiB a worker",
-        ],
-    )
-
-
-def _speed_row(it: speed.Speed) -> Sequence[object]:
-    ideal = None if it.ideal is None else it.ideal * 100
-    cpu = it.cpu
-    split = (cpu.total, cpu.client, cpu.main, cpu.pool, cpu.redis, cpu.postgres)
-    return str(it.crew), it.wait_ms, it.per_s, ideal, it.lone_ms, it.queued_ms, it.queued_p99_ms, *split, it.mib
-
-
-def _costs() -> Sheet:
-    named = ["statements", "round trips", "flushes", "WAL bytes", "stored bytes", "Redis commands"]
-    return Sheet(title="What a step costs, all cases at once", columns=["pool, workers × at once", *named])
-
-
-def _costs_row(it: costs.Costs) -> Sequence[object]:
-    bytes_ = it.wal_bytes, it.stored_bytes
-    return str(it.crew), it.statements, it.round_trips, it.flushes, *bytes_, it.commands
-
-
-def _waiting() -> Sheet:
-    title = f"Steps that wait {waiting.SECONDS * 1000:g} ms for an API, in one worker"
-    return Sheet(title=title, columns=["pool", "step", "steps/s", "% of ideal", "connections", "MiB"])
-
-
-def _waiting_row(it: waiting.Waiting) -> Sequence[object]:
-    return str(it.crew), it.kind, it.per_s, it.ideal * 100, it.connections, it.mib
-
-
-def _mixed() -> Sheet:
-    title = f"When quick cases are over, of {mixed.CASES} at once, in seconds"
-    return Sheet(title=title, columns=["pool", "slow ones among them", "median", "last"])
-
-
-def _mixed_row(it: mixed.Mixed) -> Sequence[object]:
-    return str(it.crew), it.slow, it.median_s, it.last_s
-
-
-def _growth() -> Sheet:
-    columns = ["load", "pool", "steps/s", "CPU s per 1,000", "WAL bytes a step", "stored bytes a step"]
-    return Sheet(title="How the cost of a step grows", columns=columns)
-
-
-def _growth_row(it: growth.Growth) -> Sequence[object]:
-    return str(it.size), it.crew.pool, it.per_s, it.cpu, it.wal_bytes, it.stored_bytes
-
-
-def _lengths() -> Sheet:
-    columns = ["case", "stored bytes a step", "payload bytes", "WAL bytes", "ms, first tenth", "ms, last tenth"]
-    return Sheet(title="A step of short and of long cases, by hand", columns=[*columns, "ms to load near the end"])
-
-
-def _lengths_row(it: lengths.Growth) -> Sequence[object]:
-    return str(it.length), it.stored, it.payload, it.wal, it.first_ms, it.last_ms, it.resume_ms
-
-
-def _pruning() -> Sheet:
-    columns = ["pool", "steps/s without", "steps/s beside it", "slower by %", "cases pruned a second"]
-    return Sheet(title=f"Beside {pruning.ENDED:,} ended cases that leave", columns=columns)
-
-
-def _pruning_row(it: pruning.Pruning) -> Sequence[object]:
-    return str(it.crew), it.without, it.beside, it.slower, it.pruned_per_s
-
-
-def _backlog() -> Sheet:
-    columns = ["pool", "backlog", "stored a second", "steps/s without", "steps/s beside it"]
-    return Sheet(title="Beside a backlog of queued cases", columns=columns)
-
-
-def _backlog_row(it: backlog.Backlog) -> Sequence[object]:
-    return str(it.crew), it.cases, it.stored_per_s, it.before, it.behind
-
-
-def _branches() -> Sheet:
-    columns = ["pool", "what", "how many", "steps/s", "sessions that wait for a lock"]
-    return Sheet(title="Branches of one case, beside separate cases of one step", columns=columns)
-
-
-def _branches_row(it: branches.Branches) -> Sequence[object]:
-    return str(it.crew), it.kind, it.count, it.per_s, it.blocked
-
-
-def _parents() -> Sheet:
-    columns = [
-        "pool",
-        "cases that wait",
-        "idle, % of a core",
-        "idle beside them",
-        "steps/s without",
-        "steps/s beside them",
-    ]
-    return Sheet(title="Beside cases that wait for their branches", columns=columns)
-
-
-def _parents_row(it: parents.Parents) -> Sequence[object]:
-    return str(it.crew), it.parents, it.alone, it.beside, it.before, it.after
-
-
-def _loops() -> Sheet:
-    columns = ["pool", "steps", "max_visits", "ms a step, the first hundred", "ms a step, the last hundred"]
-    return Sheet(title="A loop of one case", columns=columns)
-
-
-def _loops_row(it: branches.Loop) -> Sequence[object]:
-    return str(it.crew), it.steps, it.max_visits or "none", it.first_ms, it.last_ms
-
-
-def _check() -> Sheet:
-    columns = ["of", "how many", "seconds", "with upcasters", "MiB at the most"]
-    return Sheet(title="`keepstep check`", columns=columns)
-
-
-def _check_row(it: check.Check) -> Sequence[object]:
-    return check.KINDS[it.kind], it.many, it.seconds, it.upcast, it.mib
-
-
-def _recovery(runs: int) -> Sheet:
-    title = f"From the death to the step running again, in seconds ({runs} runs each)"
-    return Sheet(title=title, columns=["what dies", "median", "worst", "promised"])
-
-
-def _recovery_row(it: recovery.Figure) -> Sequence[object]:
-    return it.name, it.median, max(it.seconds), f"under {it.bound:g}"
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ def _same(a: Any, b: Any) -> bool:
         return bool(a == b)
     if a != b:
         return False
-    if type(a) is list and _PLAIN.issuperset(kinds := [type(item) for item in a]):
-        return kinds == [type(item) for item in b]
+    if type(a) is list and _PLAIN.issuperset(kinds := list(map(type, a))):
+        return kinds == list(map(type, b))
     try:
         if to_json(a) == to_json(b):
             return True

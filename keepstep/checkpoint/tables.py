@@ -32,7 +32,9 @@ SCHEMA = "keepstep"
 metadata = sa.MetaData(schema=SCHEMA)
 
 _instant = sa.DateTime(timezone=True)
-_LATELY = {"pages_per_range": "16", "autosummarize": "on"}  # for metrics; costs an insert next to nothing
+_LATELY = {"pages_per_range": "16", "autosummarize": "off"}  # for metrics; costs an insert next to nothing
+# so often that what vacuum hasn't summarized yet, and is read whole, stays small
+_SUMMARIZED = {"autovacuum_vacuum_insert_scale_factor": "0", "autovacuum_vacuum_insert_threshold": "100000"}
 
 
 def _one_of(column: str, values: frozenset[str]) -> str:
@@ -168,6 +170,7 @@ checkpoints = sa.Table(
     sa.CheckConstraint("back_to is null or back_to between -1 and seq - 1", name="checkpoints_back_to"),
     sa.Index("checkpoints_at", "at", postgresql_using="brin", postgresql_with=_LATELY),
     sa.Index("checkpoints_rewinds", "case_id", "seq", postgresql_where=sa.text("back_to is not null")),
+    postgresql_with=_SUMMARIZED,
 )
 
 attempts = sa.Table(
@@ -192,6 +195,7 @@ attempts = sa.Table(
     ),
     sa.Index("attempts_case", "case_id", "seq"),
     sa.Index("attempts_at", "at", postgresql_using="brin", postgresql_with=_LATELY),
+    postgresql_with=_SUMMARIZED,
 )
 
 calls = sa.Table(

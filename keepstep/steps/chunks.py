@@ -18,6 +18,8 @@ from keepstep.steps.errors import LogDamaged
 MARK, NODE = "$keepstep.log", "$keepstep.refs"
 SEAL = 4 * 1024
 """Bytes of JSON from which on the tail is sealed: until then every step that is run loads it."""
+MANY = 256
+"""Items from which on it is, however small they are: each of them costs every step a moment."""
 CHUNK = 64 * 1024
 """Bytes of JSON that a chunk has at the most, unless a single item has more."""
 WIDTH = 16
@@ -89,9 +91,10 @@ def written(parts: Parts) -> Any:
 # ---------------------------------------------------------------------------------------------------------- sealing
 def seal(parts: Parts) -> tuple[Parts, dict[str, str]]:
     """The parts with the tail in chunks if it has become long, and the JSON by digest of what is to be stored."""
-    texts = [json_text.write(item) for item in parts.tail]
-    if sum(len(text.encode()) for text in texts) < SEAL:
+    punctuation = len(parts.tail) + 1
+    if len(parts.tail) < MANY and len(json_text.write(parts.tail).encode()) - punctuation < SEAL:
         return parts, {}
+    texts = [json_text.write(item) for item in parts.tail]
     blobs: dict[str, str] = {}
     refs = list(parts.refs)
     for some in _cut(texts):

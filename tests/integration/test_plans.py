@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -85,6 +86,10 @@ PINNED = {
     "audit": (steering.HISTORY, {"id": ONE}),
 }
 
+_NODE = """
+insert into keepstep.nodes (id, host, host_id, process, lock_key, queues, workflows, pool, concurrency, version)
+values (:id, 'h', 'h', '1:1', 1, '["keepstep"]', '{}', 'prefork', 1, '0')"""
+
 
 @pytest.fixture
 def crowded(db: Database) -> Database:
@@ -106,6 +111,19 @@ def test_the_sweep_looks_at_no_waiting_case(crowded: Database) -> None:
         plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain (analyze) {statement}"), params))
         assert "heads_due" in plan, plan
         assert "Rows Removed by Filter" not in plan, f"{name} passes over waiting cases:\n{plan}"
+
+
+def test_a_backlog_that_was_put_off_is_not_read_though_statistics_still_have_it_due(crowded: Database) -> None:
+    """They are as old as the last analysis: a minute, or more."""
+    queued = sa.text("update keepstep.heads set status = 'queued', due_at = clock_timestamp() + :later")
+    crowded.run(queued, {"later": timedelta(0)})
+    crowded.run(sa.text("analyze"), {})
+    crowded.run(queued, {"later": timedelta(minutes=5)})
+    crowded.run(sa.text(_NODE), {"id": ONE})
+    for name in ("overdue_queues", "put_off_backlog", "wake", "look_again", "recover_unowned", "running_here"):
+        statement, params = PINNED[name]
+        plan = "\n".join(str(row[0]) for row in crowded.all(sa.text(f"explain {statement}"), params | {"ahead": 0.0}))
+        assert "Seq Scan on heads" not in plan, f"{name}\n{plan}"
 
 
 def test_a_few_branches_of_a_long_list_are_made_without_reading_it(crowded: Database) -> None:

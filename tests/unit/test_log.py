@@ -191,6 +191,14 @@ def test_a_short_log_is_stored_as_a_list() -> None:
     assert not store.blobs
 
 
+def test_many_small_items_are_sealed_before_they_are_long() -> None:
+    """Each item of the tail costs every step a moment."""
+    parts, blobs = chunks.seal(chunks.Parts((), [1] * (chunks.MANY - 1)))
+    assert (len(parts.tail), blobs) == (chunks.MANY - 1, {})
+    parts, blobs = chunks.seal(chunks.Parts((), [1] * chunks.MANY))
+    assert ([ref.items for ref in parts.refs], parts.tail, len(blobs)) == ([chunks.MANY], (), 1)
+
+
 def test_many_items_of_one_step_are_cut_into_chunks() -> None:
     store = Store()
     state = store.load()

@@ -34,11 +34,12 @@ returning {RING}
 _UNCLAIMED = f"""due_at <= {NOW} + make_interval(secs => :ahead) and status = 'queued' and not paused"""
 
 # Of the queues that live nodes consume, those with cases which should have been claimed by now, or within `ahead`
-# seconds. Asked queue by queue, so that a backlog in one hides no other. The limit is for the planner, which expects a
-# hundred queues of each node, and would compile the statement each time.
+# seconds. Asked queue by queue, so that a backlog in one hides no other. The limits are for the planner: it expects a
+# hundred queues of each node, and would compile the statement each time; and while statistics still have a backlog due
+# that was put off since, it would read all heads for what an index in order tells at once.
 OVERDUE_QUEUES = text(f"""
-select q.queue from (select distinct json_array_elements_text(queues) as queue from keepstep.nodes limit 1000) q
- where exists (select from keepstep.heads h where {_UNCLAIMED} and h.queue = q.queue)
+select q.queue from (select distinct json_array_elements_text(queues) as queue from keepstep.nodes limit 1000) q,
+       lateral (select from keepstep.heads h where {_UNCLAIMED} and h.queue = q.queue order by due_at limit 1) first
 """)
 
 # Ring those again, of the queues that the broker says are empty; those that are due later than in `beyond` seconds.
