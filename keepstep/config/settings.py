@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     """Whether messages take the short ways around Celery's machinery; otherwise all of it is stock."""
     inline_seconds: float = Field(default=0.0, ge=0, le=60)
     """For how long a worker goes on with a case's next steps itself, where the workflow doesn't say so (`inline=`)."""
-    batch: int = Field(default=16, ge=1, le=500)
+    batch: int = Field(default=32, ge=1, le=500)
     """How many steps that are known to be quick a pool's process takes together, at the most; 1: each by itself."""
     prepared_statements: bool = True
     """Whether the hot statements are prepared. Behind PgBouncer in transaction mode, set it to false."""

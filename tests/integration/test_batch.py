@@ -65,7 +65,7 @@ def test_quick_steps_go_together_once_they_are_known_to_be_quick(
     eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
     for i in range(CASES):
         kept(client, trace, f"A{i}")
-    assert 2 < largest(db) <= 16
+    assert 2 < largest(db) <= 32
     assert attempts(db) == {1}
 
 
@@ -143,7 +143,7 @@ def test_a_process_that_is_killed_takes_its_batch_along_and_loses_nothing(
     for i in range(CASES):
         kept(client, trace, f"D{i}", at_most=3)
     crashes = Counter(e.kind for i in range(CASES) for e in client.history("crowd", f"D{i}"))["crashed"]
-    assert crashes < 8 * 16, "who was in company once when it died runs alone from then on"
+    assert crashes <= CASES + CASES // 4, "who was in company once when it died runs alone from then on"
 
 
 def test_a_worker_that_ends_in_order_finishes_what_it_has_begun_and_gives_back_the_rest(
@@ -189,7 +189,7 @@ def test_those_that_go_on_inline_do_so_together(client: Client, start_worker, tr
     eventually(lambda: client.counts("crowd").get("completed") == WARM + CASES, 30)
     for i in range(CASES):
         kept(client, trace, f"I{i}")
-    assert 2 < largest(db) <= 16
+    assert 2 < largest(db) <= 32
     assert attempts(db) == {1}
 
 
