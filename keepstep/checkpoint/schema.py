@@ -6,11 +6,14 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random
 
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.database_errors import sqlstate
 from keepstep.checkpoint.migrations import versions
 from keepstep.checkpoint.sql import schema as sql
-from keepstep.steps.errors import SchemaOutdated
+from keepstep.steps.errors import DatabaseUnavailable, SchemaOutdated
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -22,12 +25,40 @@ def known_revisions() -> list[str]:
 
 
 def upgrade(db: Database) -> tuple[str | None, str]:
-    """Run the migrations that are missing, one process at a time; the revisions before and after."""
+    """Run the migrations that are missing, one process at a time; the revisions before and after.
+
+    Raises SchemaOutdated, with nothing changed, if a newer keepstep has upgraded it, or if somebody holds the tables
+    for so long that running workers would have to wait behind this.
+    """
+    try:
+        done: tuple[str | None, str] = _BETWEEN_LOCKS.copy()(_upgrade, db)
+    except DatabaseUnavailable as error:
+        if not _is_locked(error):
+            raise
+        raise SchemaOutdated(
+            "the tables were not upgraded, nothing was changed: somebody holds locks on them (pg_dump, a report, "
+            "VACUUM; see pg_stat_activity, by xact_start). Run again when that is over: keepstep db upgrade"
+        ) from error
+    return done
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error.__cause__, DBAPIError) and sqlstate(error.__cause__) == "55P03"
+
+
+_BETWEEN_LOCKS = Retrying(
+    retry=retry_if_exception(_is_locked), wait=wait_random(0.5, 3.0), stop=stop_after_attempt(10), reraise=True
+)
+"""Tries, with time between them for those who have to wait while one of them waits for a lock."""
+
+
+def _upgrade(db: Database) -> tuple[str | None, str]:
     from alembic import command  # takes a third of a second to import, which a worker's start needn't pay
 
     config = alembic_config()
     with db.transaction() as connection:
         connection.execute(sql.LOCK)
+        connection.execute(sql.PATIENCE)
         connection.execute(sql.CREATE_SCHEMA)
         before = _revision(connection)
         if before is not None and before not in known_revisions():

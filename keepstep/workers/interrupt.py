@@ -65,10 +65,12 @@ def uninterrupted() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(gate.ever)
     finally:
         _gates.remove(gate)
-        for number, raising in gate.raising.items():
-            _bare.signal(number, raising)
-        if END in gate.came:
-            signal.raise_signal(END)
+        try:
+            for number in (END, SOFT_LIMIT):  # in this order: a limit that comes meanwhile raises here
+                _bare.signal(number, gate.raising[number])
+        finally:
+            if END in gate.came:
+                signal.raise_signal(END)
 
 
 @contextmanager

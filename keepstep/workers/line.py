@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import redis
 from celery import Celery
 from kombu.transport.redis import Channel
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -19,6 +20,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 AT_ONCE = 4
 """Pushes of one process at a time: hundreds of threads that push together need not have a connection each."""
+
+_FOR_WHAT = ("LPUSH",) if redis.VERSION < (5, 3) else ()
+"""What a connection is taken from the pool for, while redis-py wanted to know."""
 
 
 class _Open(NamedTuple):
@@ -126,16 +130,17 @@ def _push(line: _Open, messages: Mapping[tuple[str, int], Sequence[str]], first:
         ("RPUSH", prefix + name(*where), *reversed(bodies)) if first else ("LPUSH", prefix + name(*where), *bodies)
         for where, bodies in messages.items()
     ]
+    pool = line.client.connection_pool
     try:
-        redis = line.idle.pop()
+        connection = line.idle.pop()
     except IndexError:
-        redis = line.client.connection_pool.get_connection()
+        connection = pool.get_connection(*_FOR_WHAT)
     try:
-        redis.send_packed_command(redis.pack_commands(commands))
+        connection.send_packed_command(connection.pack_commands(commands))
         for _ in commands:
-            redis.read_response()
+            connection.read_response()
     except BaseException:
-        redis.disconnect()  # whatever it still had to say
+        connection.disconnect()  # whatever it still had to say
+        pool.release(connection)  # which opens it again as it should be: Sentinel's asks who is the master now
         raise
-    finally:
-        line.idle.append(redis)
+    line.idle.append(connection)

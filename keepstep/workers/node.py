@@ -54,6 +54,7 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
             wait_for_schema(engine.db)
             self.threads: NodeThreads | None = None
             self.shutdown: Shutdown | None = None
+            self.timers: list[Any] = []
 
         def start(self, worker: Any) -> None:
             pids = _pool_pids(worker)
@@ -61,11 +62,16 @@ def node_step(engine: Engine) -> type[bootsteps.StartStopStep]:
             self.threads.start()
             self.shutdown = Shutdown(engine.settings.shutdown_seconds, pids, self.threads)
             signals.worker_shutting_down.connect(self.told_to_end, weak=False)
-            hub, pool = getattr(worker, "hub", None), getattr(worker.pool, "_pool", None)
-            if hub is not None and pool is not None and hasattr(pool, "maintain_pool"):
+
+        def register_with_event_loop(self, worker: Any, hub: Any) -> None:
+            """Called whenever the loop begins: before 5.7 Celery clears all timers when it loses the broker."""
+            for timer in self.timers:
+                timer.cancel()
+            self.timers = [hub.call_repeatedly(TIDY, partial(forget_cancelled, hub.timer))]
+            maintain = getattr(getattr(worker.pool, "_pool", None), "maintain_pool", None)
+            if maintain is not None:
                 # every five seconds is Celery's own: until then a dead process's message takes up the worker's room
-                hub.call_repeatedly(MAINTAIN, pool.maintain_pool)
-                hub.call_repeatedly(TIDY, partial(forget_cancelled, hub.timer))
+                self.timers.append(hub.call_repeatedly(MAINTAIN, maintain))
 
         def told_to_end(self, how: str = "", **_: Any) -> None:
             """SIGTERM has come; nothing more is taken, and the steps in flight have their time."""

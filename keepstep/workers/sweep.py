@@ -30,7 +30,8 @@ PRUNE_SECONDS = 0.1
 """For so long a node deletes at a time. Then it pauses for PRUNE_SHARE times as long, times the number of nodes."""
 PRUNE_SHARE = 9.0
 FOLD_EVERY = 5.0
-"""Seconds, times the number of nodes. For so long the checkpoints of a quick loop pile up."""
+"""Seconds, times the number of nodes, after there was something to fold: so long may a quick loop pile up.
+Where there was nothing, it is PRUNE_EVERY, since the look reads all heads of the workflow."""
 DEATH_AHEAD = 60.0
 """Seconds. After a death, queued cases are rung before they are overdue: the dead may have held their messages."""
 BACKLOG_SECONDS = 300.0
@@ -62,7 +63,8 @@ class Sweep:
         )
         self._suspects: dict[UUID, float] = {}  # lease -> when it was first seen without anybody executing it
         self._backlogged = set(queues)  # of what others put off nothing is known: look once
-        self._turn = self._prune_at = self._fold_at = 0.0
+        self._turn = self._prune_at = 0.0
+        self._fold_at: dict[str, float] = {}
         self._begun, self._undone_until = False, 0.0
 
     def round(self) -> None:
@@ -76,29 +78,33 @@ class Sweep:
             self._turn = now + share * random.uniform(0.5, 1.0)
         if now >= self._prune_at:
             self._prune(alive + 1)
-        if now >= self._fold_at:
-            self._fold(alive + 1)
+        self._fold(alive + 1)
 
     def _prune(self, nodes_alive: int) -> None:
         """Delete for a moment what is past its retention; if there is more, go on soon, else look again later."""
         limit, began = self._engine.limits.rows, time.monotonic()
+        self._prune_at = began + PRUNE_EVERY  # whatever happens now
         gone = sum(some.cases for some in retention.prune(self._engine.db, limit, seconds=PRUNE_SECONDS))
         took = time.monotonic() - began
         more = gone >= limit or took >= PRUNE_SECONDS
         pause = took * PRUNE_SHARE * nodes_alive if more else PRUNE_EVERY
+        self._prune_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
         nodes.forget_codes(self._engine.db, limit)
         if gone:
             log.info("gone, past their retention: %s", _cases(gone, "ended "))
-        self._prune_at = time.monotonic() + pause * random.uniform(0.5, 1.0)
 
     def _fold(self, nodes_alive: int) -> None:
-        """Fold away old checkpoints of cases that live for very long."""
+        """Fold away old checkpoints of cases that live for very long, each workflow in its own time."""
         for workflow in self._engine.registry:
-            if workflow.keep_checkpoints is not None:
-                folded = fold(self._engine.db, workflow.name, workflow.keep_checkpoints)
-                if folded:
-                    log.info("%s: %d old checkpoints folded away", workflow.name, folded)
-        self._fold_at = time.monotonic() + FOLD_EVERY * nodes_alive * random.uniform(0.5, 1.0)
+            now, keep = time.monotonic(), workflow.keep_checkpoints
+            if keep is None or now < self._fold_at.get(workflow.name, 0.0):
+                continue
+            self._fold_at[workflow.name] = now + PRUNE_EVERY  # whatever happens now
+            folded = fold(self._engine.db, workflow.name, keep)
+            if folded:
+                log.info("%s: %d old checkpoints folded away", workflow.name, folded)
+            pause = FOLD_EVERY * nodes_alive if folded else PRUNE_EVERY
+            self._fold_at[workflow.name] = time.monotonic() + pause * random.uniform(0.5, 1.0)
 
     def forget(self) -> None:
         """The database was away: what was watched before says nothing about the nodes now."""

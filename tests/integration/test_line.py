@@ -33,6 +33,12 @@ def app_of(broker_url: str, **options: Any) -> Celery:
     return app
 
 
+def held_id(connection: Any) -> str:
+    """By which the broker knows it."""
+    connection.send_command("CLIENT", "ID")
+    return str(connection.read_response())
+
+
 def refused(line: Line) -> list[RedisTimeoutError]:
     """What a push raises, in a thread of its own, within seconds."""
     raised: list[RedisTimeoutError] = []
@@ -89,7 +95,8 @@ def test_a_connection_that_the_broker_has_closed_is_replaced_and_nothing_is_sent
 ) -> None:
     line.push(MESSAGE)
     with Redis.from_url(broker_url) as redis:
-        redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        [held] = line._open().idle
+        redis.client_kill_filter(_id=held_id(held))
         line.push(MESSAGE)
         assert redis.llen("line") == 2
 
@@ -102,3 +109,23 @@ def test_after_a_refusal_the_next_push_goes_through(line: Line, broker_url: str)
         redis.delete("line")
         line.push(MESSAGE)
         assert redis.llen("line") == 1
+
+
+def test_a_connection_that_got_no_answer_goes_back_to_its_pool_which_knows_whom_to_ask(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sentinel's pool asks who is the master; the connection by itself would go on with the one that is silent."""
+    line.push(MESSAGE)
+    [held] = line._open().idle
+    pool = line._open().client.connection_pool
+
+    def silent() -> None:
+        raise RedisTimeoutError("no answer")
+
+    monkeypatch.setattr(held, "read_response", silent)
+    with pytest.raises(RedisTimeoutError):
+        line.push(MESSAGE)
+    assert (line._open().idle, held in pool._available_connections) == ([], True)
+    monkeypatch.undo()
+    line.push(MESSAGE)
+    assert line._open().idle == [held], "opened again by the pool"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from tenacity import stop_after_attempt
 
 from keepstep.checkpoint import schema
 from keepstep.checkpoint.database import Database
+from keepstep.checkpoint.sql import schema as sql
 from keepstep.checkpoint.tables import SCHEMA, metadata
 from keepstep.steps.errors import SchemaOutdated
 
@@ -76,6 +79,39 @@ def test_a_failed_upgrade_leaves_nothing_half_done(empty: Database) -> None:
         schema.upgrade(empty)
     tables = empty.all(sa.text("select tablename from pg_tables where schemaname = 'keepstep'"))
     assert [row.tablename for row in tables] == ["nodes"]
+
+
+def test_behind_a_long_reader_an_upgrade_gives_up_and_whoever_comes_after_it_waits_only_briefly(
+    empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alembic import command
+
+    config = schema.alembic_config()
+    with empty.transaction() as connection:
+        connection.execute(sql.CREATE_SCHEMA)
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    monkeypatch.setattr(schema, "_BETWEEN_LOCKS", schema._BETWEEN_LOCKS.copy(stop=stop_after_attempt(2)))
+    count = sa.text("select count(*) from keepstep.checkpoints")
+    refused: list[SchemaOutdated] = []
+
+    def upgrade() -> None:
+        try:
+            schema.upgrade(empty)
+        except SchemaOutdated as error:
+            refused.append(error)
+
+    with empty.transaction() as reader:
+        reader.execute(count)
+        thread = threading.Thread(target=upgrade)
+        thread.start()
+        while thread.is_alive():  # a lock that it waits for has a timeout of two seconds
+            with empty.transaction() as other:
+                other.execute(sa.text("set local statement_timeout = '5s'"))
+                other.execute(count)
+            time.sleep(0.1)
+    assert "nothing was changed" in str(refused[0])
+    assert schema.upgrade(empty) == ("0001", schema.known_revisions()[-1])
 
 
 def test_the_downgrade_leaves_nothing(empty: Database) -> None:

@@ -6,13 +6,16 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from billiard.exceptions import SoftTimeLimitExceeded
 
+from keepstep.workers import interrupt
 from keepstep.workers.call_step import Interrupted, call_step
-from keepstep.workers.interrupt import interruptible, uninterrupted
+from keepstep.workers.interrupt import _Gate, interruptible, uninterrupted
 
 
 class SoftLimit(Exception):
@@ -79,6 +82,27 @@ def test_afterwards_everything_is_as_before() -> None:
         pass
     with pytest.raises(SoftLimit):
         os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def test_a_limit_in_the_midst_of_the_restoring_leaves_sigterm_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+
+    def restoring(number: int, handler: Any) -> Any:
+        done = signal.signal(number, handler)
+        if not isinstance(handler, _Gate):
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return done
+
+    monkeypatch.setattr(interrupt, "_bare", SimpleNamespace(getsignal=signal.getsignal, signal=restoring))
+    try:
+        with suppress(SoftLimit), uninterrupted():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert came == [signal.SIGTERM], "what was held back comes"
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert len(came) == 2, "and what comes later"
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_limit_that_came_before_the_step_is_no_fault_of_the_step() -> None:

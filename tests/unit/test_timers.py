@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+from kombu.asynchronous import Hub
 from kombu.asynchronous.timer import Timer
 
+from keepstep.workers.node import node_step
 from keepstep.workers.timers import forget_cancelled
 
 
@@ -30,3 +35,20 @@ def test_one_that_is_being_waited_for_is_not_lost() -> None:
         if entry is not None:
             entry()
     assert rang == ["b"]
+
+
+def test_the_worker_s_own_timers_are_there_once_however_often_its_event_loop_begins() -> None:
+    """Celery before 5.7 clears all of them when it loses the broker, and begins again."""
+    hub, maintained = Hub(), list[int]()
+    worker: Any = SimpleNamespace(
+        pool=SimpleNamespace(_pool=SimpleNamespace(maintain_pool=lambda: maintained.append(1)))
+    )
+    step = object.__new__(node_step(SimpleNamespace()))  # type: ignore[arg-type]
+    step.timers = []
+    for clear in (False, True, False):
+        if clear:
+            hub.timer.clear()
+        step.register_with_event_loop(worker, hub)
+    forget_cancelled(hub.timer)
+    assert len(hub.timer.queue) == 2
+    hub.close()
