@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery.worker import state
-
 from keepstep.workers.batch import TOGETHER
 from keepstep.workers.company import submit
 from keepstep.workers.pace import QUICK, Pace
@@ -23,8 +21,9 @@ from keepstep.workers.room import Room
 
 COMPANY_SECONDS = 0.03
 """The most that the steps of one batch are expected to take together."""
-PATIENCE = 0.05
-"""Seconds for which messages wait here while no process of the pool becomes free; then they go back."""
+PATIENCE = 0.1
+"""Seconds for which messages wait here while no process of the pool becomes free; then they go back. Longer than a
+batch takes on a busy machine, or what is given back would be taken again, and again."""
 
 
 class Gather:
@@ -151,7 +150,6 @@ class Gather:
 
     def _put_back(self) -> None:
         self._room.want(0)
-        while self._waiting:
-            request = self._waiting.pop()  # the last one first: the first is the next to be taken again
-            state.task_ready(request)
-            request.put_back()
+        taken = reversed(self._waiting)  # the last one first: the first is the next to be taken again
+        tags, self._waiting = [request.leave() for request in taken], deque()
+        self._consumer.task_consumer.channel.qos.put_back(tags)

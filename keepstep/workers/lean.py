@@ -134,10 +134,11 @@ class SlimRequest(Request):
         state.task_ready(self)
         self.reject(requeue=False)
 
-    def put_back(self) -> None:
-        """Give the message back to its queue as it came, to be taken next."""
+    def leave(self) -> str:
+        """It goes back to its queue as it came, by its delivery tag: nothing is to be acknowledged any more."""
+        state.task_ready(self)
         self.acknowledged = True
-        self._message.channel.qos.put_back(self._message.delivery_tag)
+        return str(self._message.delivery_tag)
 
     def execute_using_pool(self, pool: Any, **_: Any) -> Any:
         """Hand the step to a process of the pool."""
