@@ -21,9 +21,8 @@ from keepstep.workers.room import Room
 
 COMPANY_SECONDS = 0.03
 """The most that the steps of one batch are expected to take together."""
-PATIENCE = 0.1
-"""Seconds for which messages wait here while no process of the pool becomes free; then they go back. Longer than a
-batch takes on a busy machine, or what is given back would be taken again, and again."""
+PATIENCE = 0.05
+"""Seconds for which messages wait here while no process of the pool becomes free; then they go back."""
 
 
 class Gather:
