@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from keepstep.checkpoint import codec
@@ -12,12 +12,13 @@ from keepstep.checkpoint.parked import LARGE, park
 from keepstep.steps.errors import CheckpointDamaged, StateTooLarge
 from keepstep.steps.flaws import pointer
 from keepstep.steps.state import JSON
+from keepstep.steps.value import value
 
 LIGHT = 16 * 1024
 """Bytes that a chain may always weigh: reading twenty small deltas costs less than a snapshot at each second step."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Link:
     """What a new checkpoint stores.
 

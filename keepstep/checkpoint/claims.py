@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,9 +14,10 @@ from keepstep.checkpoint.ring import Delivery, Parent, Ring, parent_of, rings
 from keepstep.checkpoint.sql import batch, hot
 from keepstep.steps.errors import CheckpointDamaged
 from keepstep.steps.state import JSON
+from keepstep.steps.value import value
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Claimant:
     """Who claims. owner: its node. executor: its process, "pid:start". known: schema versions by workflow, as JSON."""
 
@@ -26,7 +26,7 @@ class Claimant:
     known: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Claim:
     """A leased attempt.
 
@@ -90,9 +90,9 @@ def claim_many(db: Database, deliveries: Sequence[Delivery], claimant: Claimant,
     leases: one for each delivery. A case may be named once only. Repeating it with the same leases is safe.
     """
     params = {
-        "id": [delivery.case for delivery in deliveries],
+        "id": codec.uuids(delivery.case for delivery in deliveries),
         "seq": [delivery.seq for delivery in deliveries],
-        "lease": list(leases),
+        "lease": codec.uuids(leases),
         "owner": claimant.owner,
         "executor": claimant.executor,
         "known": claimant.known,

@@ -1,8 +1,10 @@
-"""JSON text as it is stored: compact, Unicode kept, NaN refused."""
+"""Values as they are stored: JSON text, compact, Unicode kept, NaN refused; arrays of UUIDs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from keepstep.steps import json_text
 
@@ -20,3 +22,9 @@ def encode_or_none(value: Any) -> str | None:
 def decode(text: str) -> Any:
     """The value of stored JSON text."""
     return json_text.read(text)
+
+
+def uuids(values: Iterable[UUID | None]) -> str:
+    """An array as PostgreSQL reads it. The driver would adapt each by itself, which takes twice as long."""
+    written = ",".join(["NULL" if value is None else str(value) for value in values])
+    return f"{{{written}}}"

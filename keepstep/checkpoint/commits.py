@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -25,12 +25,13 @@ from keepstep.checkpoint.sql import batch, branches, hot
 from keepstep.checkpoint.targets import as_json
 from keepstep.steps.decide import Decision
 from keepstep.steps.step import Target
+from keepstep.steps.value import value
 from keepstep.steps.waits import Wait
 
 _OUTCOMES = {"back_off": "raised", "hold": "held", "defer": "deferred", "fail": "failed", "doubt": "in_doubt"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Committed:
     """A decision that was carried out.
 
@@ -140,7 +141,10 @@ def commit_many(db: Database, kept: Sequence[Kept]) -> dict[UUID, Committed]:
         | _target(k.decision.target, None, None)
         for k in kept
     ]
-    params = {name: [row[name] for row in rows] for name in batch.TYPES}
+    params = {
+        name: codec.uuids(row[name] for row in rows) if kind == "uuid[]" else [row[name] for row in rows]
+        for name, kind in batch.TYPES.items()
+    }
     keeping = Keeping(db, ((k.claim.delivery.case, k.stored.blobs, k.claim.parked) for k in kept))
     found = {row.id: row for row in keeping.all(batch.COMMIT_MANY, params)}
     done = {k.claim.delivery.case: _one_of_many(db, k, found.get(k.claim.delivery.case)) for k in kept}

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from keepstep.checkpoint.database import Row
 from keepstep.steps.step import Target
+from keepstep.steps.value import value
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Delivery:
     """What a message names: run the step that starts from checkpoint `seq` of this case."""
 
@@ -26,7 +27,7 @@ class Parent:
     seq: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Ring:
     """A message to send. timeout: the step's, in seconds. priority: 0 to 9, 9 is the most urgent; None: as others."""
 

@@ -29,12 +29,13 @@ from keepstep.steps.moves import Status
 from keepstep.steps.outcome import Fail, Finish, Goto, Outcome, Sleep
 from keepstep.steps.removed import instead
 from keepstep.steps.step import Step, Target
+from keepstep.steps.value import value
 from keepstep.steps.waiting import WaitFor, WaitTogether
 from keepstep.steps.waits import Wait, waits_of
 from keepstep.steps.workflow import Workflow
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class View:
     """What a decision may look at: the definition, the state before (and its JSON text), and the counters of the step.
 
@@ -54,7 +55,7 @@ class View:
     fetch: Fetch | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Returned:
     """The step returned. copy: the state it was given, as it left it."""
 
@@ -85,7 +86,7 @@ nothing, it is settled."""
 IN_DOUBT = "in doubt: nobody knows whether the call took effect"
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Decision:
     """What becomes of the case.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -17,6 +16,7 @@ from keepstep.checkpoint.database import may_pass
 from keepstep.checkpoint.fold import is_due
 from keepstep.steps.decide import Decision, describe, hold
 from keepstep.steps.errors import DatabaseUnavailable, StateTooLarge
+from keepstep.steps.value import value
 from keepstep.workers.engine import Engine
 from keepstep.workers.failpoints import reach
 from keepstep.workers.patience import COMMIT, patient
@@ -25,7 +25,7 @@ from keepstep.workers.transaction import Transaction, TransactionLost
 log = logging.getLogger("keepstep.step")
 
 
-@dataclass(frozen=True, kw_only=True)
+@value
 class Done:
     """A step that has returned, and what is to become of its case. took: seconds, from its turn to its return.
 
