@@ -111,6 +111,7 @@ class Stage:
             "KEEPSTEP_FAILPOINTS": folder,
             "KEEPSTEP_BEAT_SECONDS": "0.2",
             "KEEPSTEP_EVENTS": "false",
+            "KEEPSTEP_BATCH": "1",  # or a case would die of another one's kill, and its verdict be about both
             **self._env,
         }
         self.crew = enter(Crew(self.db, env, children=CHILDREN))
