@@ -107,9 +107,8 @@ class Length:
     @property
     def cases(self) -> int:
         """So many that there are some thousand steps: else files that grow by pages of 8 KiB would count."""
-        return (
-            max(1, (8000 if self.steps < 100 else 2000) // self.steps) if self.kib < 50 else max(1, 400 // self.steps)
-        )
+        steps = 400 if self.kib >= 50 else 8000 if self.steps < 100 else 2000
+        return max(1, steps // self.steps)
 
     def __str__(self) -> str:
         inline = ", nothing apart" if self.large > LARGE else ""

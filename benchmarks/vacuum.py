@@ -1,6 +1,6 @@
 """What autovacuum's settings for `heads` are worth: beside 100,000 waiting cases, while others come, run and go.
 
-Autovacuum looks every five seconds here instead of every minute, so that a minute of load shows what an hour would.
+Autovacuum looks every five seconds here instead of every minute, so that a minute of load shows what twelve would.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def upgrade(db: Database) -> tuple[str | None, str]:
     for so long that running workers would have to wait behind this.
     """
     try:
-        done: tuple[str | None, str] = _BETWEEN_LOCKS.copy()(_upgrade, db)
+        done: tuple[str | None, str] = _BETWEEN_LOCKS(_upgrade, db)
     except DatabaseUnavailable as error:
         if not _is_locked(error):
             raise

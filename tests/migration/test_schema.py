@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 
 import pytest
 import sqlalchemy as sa
@@ -109,7 +108,7 @@ def test_behind_a_long_reader_an_upgrade_gives_up_and_whoever_comes_after_it_wai
             with empty.transaction() as other:
                 other.execute(sa.text("set local statement_timeout = '5s'"))
                 other.execute(count)
-            time.sleep(0.1)
+            thread.join(0.1)
     assert "nothing was changed" in str(refused[0])
     assert schema.upgrade(empty) == ("0001", schema.known_revisions()[-1])
 
